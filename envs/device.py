@@ -32,12 +32,12 @@ _APP = re.compile(r"mFocusedApp=ActivityRecord\{\S+ u\d+ ([\w.]+)/")
 _WINDOW = re.compile(r"mCurrentFocus=Window\{\S+ u\d+ ([\w.]+)/")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BLACK = 8
-"""Largest channel value in a picture that counts as black."""
+"""Largest channel value in an image that counts as black."""
 LONGEST_SIDE = 16_384
 """Longest accepted side of a screen in pixels."""
 MOST_PIXELS = 32_000_000
 """Maximum pixels of a screenshot: a few kB of PNG can claim any number, which would be allocated here."""
-PICTURE_ERRORS = (
+IMAGE_ERRORS = (
     OSError,
     SyntaxError,
     ValueError,
@@ -245,27 +245,27 @@ def no_app(name: str) -> str:
 
 
 def is_black(png: bytes) -> bool:
-    """Whether a PNG is all black. Raises ValueError like `open_picture`.
+    """Whether a PNG is all black. Raises ValueError like `open_image`.
 
-    Only pictures that compress as well as a single color are decoded.
+    Only images that compress as well as a single color are decoded.
     """
-    picture = open_picture(png)
-    if len(png) > 1000 + picture.width * picture.height // 200:
+    image = open_image(png)
+    if len(png) > 1000 + image.width * image.height // 200:
         return False
-    bands = cast("tuple[tuple[int, int], ...]", picture.convert("RGB").getextrema())
+    bands = cast("tuple[tuple[int, int], ...]", image.convert("RGB").getextrema())
     return max(high for _, high in bands) <= BLACK
 
 
-def open_picture(png: bytes) -> Image.Image:
-    """Opens and fully decodes a picture, so that damage is found here and not later in a model's batch.
+def open_image(png: bytes) -> Image.Image:
+    """Opens and fully decodes an image, so that damage is found here and not later in a model's batch.
 
     Raises ValueError if it is not a complete PNG or has more than `MOST_PIXELS`.
     """
     try:
-        picture = Image.open(io.BytesIO(png), formats=("PNG",))
-        if picture.width * picture.height <= MOST_PIXELS:
-            picture.load()
-            return picture
-    except PICTURE_ERRORS as error:
+        image = Image.open(io.BytesIO(png), formats=("PNG",))
+        if image.width * image.height <= MOST_PIXELS:
+            image.load()
+            return image
+    except IMAGE_ERRORS as error:
         raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from None
-    raise ValueError(f"{picture.width}x{picture.height} pixels")
+    raise ValueError(f"{image.width}x{image.height} pixels")

@@ -40,7 +40,7 @@ class Agent:
         self.settings = read_agent(folder) or with_format(AgentSection(), published_name(folder))
         engine = make_engine(folder, EngineSection(), temperature or 1.0)
         sampling = Sampling(temperature, self.settings.max_new_tokens)
-        context = make_context(self.settings, engine.codec.pictures.size_seen)
+        context = make_context(self.settings, engine.codec.images.size_seen)
         self.actor = ModelActor(EnginePolicy(engine), context, sampling)
 
     def play(self, env: MobileEnv, task: Task) -> Trajectory:

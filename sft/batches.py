@@ -100,7 +100,7 @@ def collate(samples: Sequence[Sample], model: torch.nn.Module, codec: Codec) -> 
 
 def targets(sample: Sample) -> Tensor:
     """Token ids of the response, shape (response,), with IGNORE for those that are not trained on."""
-    reply = torch.tensor(sample.response_ids)
+    response = torch.tensor(sample.response_ids)
     if sample.trained is not None:
-        reply[~torch.tensor(sample.trained)] = IGNORE
-    return reply
+        response[~torch.tensor(sample.trained)] = IGNORE
+    return response

@@ -38,7 +38,7 @@ async def demonstrate(
 ) -> list[ExpertStep]:
     """The expert's episode, with marks as numbered by `parse_screen`. Raises InfraError if it does not succeed.
 
-    `context` is the format of the earlier replies; published formats write them when a prompt is built.
+    `context` is the format of the earlier responses; published formats write them when a prompt is built.
     """
     observation = await env.reset(task)
     expert = ExpertAgent(env.template)
@@ -52,8 +52,8 @@ async def demonstrate(
         begun, purpose = ("" if env.template.purpose == purpose else env.template.purpose), env.template.purpose
         steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought, purpose=begun))
         said = f"{begun}; {thought or done}" if begun else thought
-        reply = context.reply(action, screen, said or None) if context.format == "mobilerl" else ""
-        turns.append(Turn(observation, reply, said, action, done))
+        response = context.write_response(action, screen, said or None) if context.format == "mobilerl" else ""
+        turns.append(Turn(observation, response, said, action, done))
         result = await env.step(action)
         observation, ended = result.observation, result.done
     if await env.score() < 1.0:

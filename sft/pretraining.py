@@ -2,7 +2,7 @@
 
 A pretrained model can find a word on a screen and copy it. A tiny randomly initialized one cannot, and would memorize
 the few phrases that repeat in demonstrations instead. These samples teach only that skill: a synthetic screen is
-followed by several single-step instructions, and every reply is trained on. Words are drawn uniformly from the whole
+followed by several single-step instructions, and every response is trained on. Words are drawn uniformly from the whole
 vocabulary, so that only reading helps, and instructions drop some capitals.
 """
 
@@ -70,7 +70,7 @@ def _screen(words: Sequence[str], rng: random.Random) -> list[_Line]:
 
 
 def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) -> tuple[str, str]:
-    """An instruction and its reply: type a text, read a value, find or count lines with a value, or tap a named
+    """An instruction and its response: type a text, read a value, find or count lines with a value, or tap a named
     line."""
     line = rng.choice(lines)
     kind = rng.random()
@@ -137,13 +137,13 @@ def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
         lines = _screen(words, rng)
         copies = [line.text() for _ in range(2) for line in rng.sample(lines, len(lines))]
         texts = ["".join(line.text() for line in lines), "".join(copies)]
-        screen, reply = tokenizer(texts, add_special_tokens=False)["input_ids"]
-        made.append(Sample((user, *screen, assistant), (*reply, codec.eos_id), ()))
+        screen, response = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        made.append(Sample((user, *screen, assistant), (*response, codec.eos_id), ()))
     return made
 
 
 def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
-    """`count` samples with one screen and `QUESTIONS` exchanges each. Only the replies have a loss."""
+    """`count` samples with one screen and `QUESTIONS` exchanges each. Only the responses have a loss."""
     tokenizer = codec.tokenizer
     user, assistant = _speakers(codec)
 
@@ -158,10 +158,10 @@ def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
         tail: list[int] = []
         trained: list[bool] = []
         for number in range(QUESTIONS):
-            asked, reply = _exchange(lines, words, rng)
+            asked, response = _exchange(lines, words, rng)
             # The first question ends the prompt, like an instruction in the compact layout; the others follow.
             question = [*([user] if number else []), *ids(asked), assistant]
-            answer = [*ids(reply), codec.eos_id]
+            answer = [*ids(response), codec.eos_id]
             tail += question + answer
             trained += [False] * len(question) + [True] * len(answer)
         made.append(Sample(tuple(prompt), tuple(tail), (), tuple(trained)))
@@ -171,7 +171,7 @@ def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
 def goal_samples(
     wordings: Iterable[tuple[str, Sequence[str]]], words: Sequence[str], codec: Codec, rng: random.Random
 ) -> Iterator[Sample]:
-    """Goals without screens: the reply begins with what the goal asks for, after what was done already.
+    """Goals without screens: the response begins with what the goal asks for, after what was done already.
 
     `wordings` yields a goal and the list of what it asks for, in the same words for every phrasing. These samples are a
     quarter as long as those of demonstrations, and are made in a fraction of the time.
@@ -182,5 +182,5 @@ def goal_samples(
         number = rng.randrange(len(purposes))
         history = "".join(f"{done}; tap {rng.choice(words)}\n" for done in purposes[:number])
         texts = [f"{goal}\nhistory:\n{history}{goal}\n", f"<think>{purposes[number]};"]
-        prompt, reply = tokenizer(texts, add_special_tokens=False)["input_ids"]
-        yield Sample((user, *prompt, assistant), tuple(reply), ())
+        prompt, response = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        yield Sample((user, *prompt, assistant), tuple(response), ())

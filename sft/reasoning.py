@@ -98,9 +98,9 @@ async def sample_proposals(
         messages, images = step.messages(context)
         async with gate:
             completion = await policy.act(messages, images, sampling, key)
-        reply = context.parse(completion.text, step.screen)
+        response = context.parse(completion.text, step.screen)
         show(next(done), len(keys))
-        return Proposal(reply.thought, reply.action)
+        return Proposal(response.thought, response.action)
 
     keys = [(i, f"{i:08d}-{k:02d}") for i in range(len(steps)) for k in range(candidates)]
     done = itertools.count(1)

@@ -166,7 +166,7 @@ class SftRun:
             policy, size_seen = server, server.size_seen
         else:
             engine = make_engine(base, self.recipe.engine, 1.0, seed=self.seed)
-            policy, size_seen = EnginePolicy(engine, max_wait_s=0.05), engine.codec.pictures.size_seen
+            policy, size_seen = EnginePolicy(engine, max_wait_s=0.05), engine.codec.images.size_seen
         context = replace(self.context, size_seen=size_seen)
         sampling = Sampling(1.0, agent.max_new_tokens, context.stop)
         return asyncio.run(sample_proposals(policy, context, sampling, steps, settings.candidates))

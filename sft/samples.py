@@ -1,4 +1,4 @@
-"""SFT samples: pairs of a prompt with images and a reply, encoded once."""
+"""SFT samples: pairs of a prompt with images and a response, encoded once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ExpertStep:
     def messages(self, context: ContextPolicy) -> tuple[list[dict[str, Any]], list[bytes]]:
         return build_messages(self.task, self.turns, self.observation, self.screen, context)
 
-    def reply(self, context: ContextPolicy, thought: str | None = None) -> str:
-        return context.reply(self.action, self.screen, thought)
+    def write_response(self, context: ContextPolicy, thought: str | None = None) -> str:
+        return context.write_response(self.action, self.screen, thought)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,11 @@ class Sample:
 
 def encode(step: ExpertStep, context: ContextPolicy, codec: Codec, thought: str | None = None) -> Sample:
     """Encodes a step. Without a thought the sample is reasoning-free."""
-    context = replace(context, size_seen=codec.pictures.size_seen)
+    context = replace(context, size_seen=codec.images.size_seen)
     messages, images = step.messages(context)
-    return Sample(codec.encode(messages, images), codec.encode_reply(step.reply(context, thought)), tuple(images))
+    return Sample(
+        codec.encode(messages, images), codec.encode_response(step.write_response(context, thought)), tuple(images)
+    )
 
 
 def encode_all(steps: Iterable[ExpertStep], context: ContextPolicy, codec: Codec) -> list[Sample]:

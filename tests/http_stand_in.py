@@ -21,7 +21,7 @@ class Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         return json.loads(data) if data else None
 
-    def reply(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    def respond(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         """Text goes out as it is, anything else as JSON."""
         text = isinstance(content, str)
         data = (content if text else json.dumps(content)).encode()
@@ -64,7 +64,7 @@ def completion(text: str, model: str = "vlm") -> dict[str, Any]:
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """The text of a chat message, without its pictures."""
+    """The text of a chat message, without its images."""
     content = message["content"]
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
@@ -86,10 +86,10 @@ class _Chat(Handler):
     server: ChatServer
 
     def do_GET(self) -> None:
-        self.reply({"object": "list", "data": [{"id": name} for name in self.server.models]})
+        self.respond({"object": "list", "data": [{"id": name} for name in self.server.models]})
 
     def do_POST(self) -> None:
         request = self.body()
         self.server.asked.append(request)
         text = self.server.answer(request)
-        self.reply("no answer", 404) if text is None else self.reply(completion(text, request["model"]))
+        self.respond("no answer", 404) if text is None else self.respond(completion(text, request["model"]))

@@ -50,7 +50,7 @@ class Shot:
             phone.launch(phone.app(self.app).package)
         for step in self.steps:
             take(phone, step)
-        return render.picture(phone)
+        return render.image(phone)
 
 
 def take(phone: Phone, step: Step) -> None:
@@ -144,7 +144,7 @@ TABLETS = (
 
 
 def sheet(rows: list[tuple[list[Image.Image], int]]) -> Image.Image:
-    """Rows of pictures, each of its own height, side by side and as wide as the widest row."""
+    """Rows of images, each of its own height, side by side and as wide as the widest row."""
     scaled = [
         [p.resize((round(p.width * high / p.height), high), Image.Resampling.LANCZOS) for p in row]
         for row, high in rows
@@ -154,9 +154,9 @@ def sheet(rows: list[tuple[list[Image.Image], int]]) -> Image.Image:
     y = GAP
     for row in scaled:
         x = (wide - sum(p.width + GAP for p in row) + GAP) // 2
-        for picture in row:
-            page.paste(picture, (x, y))
-            x += picture.width + GAP
+        for image in row:
+            page.paste(image, (x, y))
+            x += image.width + GAP
         y += row[0].height + GAP
     return page.quantize(COLORS, kmeans=2, dither=Image.Dither.NONE)
 
@@ -172,9 +172,9 @@ def main(folder: Path | None) -> None:
     for name, rows in sheets.items():
         sheet(rows).save(out / f"{name}.png", optimize=True)
     if folder is not None:
-        for name, pictures in (("light", light), ("dark", dark), ("tablets", tablets)):
-            for i, picture in enumerate(pictures):
-                picture.save(out / f"{name}-{i:02d}.png")
+        for name, images in (("light", light), ("dark", dark), ("tablets", tablets)):
+            for i, image in enumerate(images):
+                image.save(out / f"{name}-{i:02d}.png")
 
 
 if __name__ == "__main__":

@@ -151,11 +151,11 @@ class AndroidWorldClient:
                 asyncio.timeout(limit),
                 self._http.stream(
                     method, route, params=query or None, json=body, timeout=httpx.Timeout(limit, connect=CONNECT_S)
-                ) as reply,
+                ) as response,
             ):
-                if packing := reply.headers.get("Content-Encoding", "").replace("identity", ""):
+                if packing := response.headers.get("Content-Encoding", "").replace("identity", ""):
                     raise WrongServer(f"{where} answered in the encoding {_short(packing)}, which was not asked for")
-                async for part in reply.aiter_raw():
+                async for part in response.aiter_raw():
                     content += part
                     if len(content) > most:
                         raise WrongServer(f"{where} answered with more than {most >> 20} MB")
@@ -166,10 +166,10 @@ class AndroidWorldClient:
         except httpx.TransportError as error:
             raise Unreachable(f"{where}: the connection was dropped: {_reason(error)}") from error
         said = _short(content[:1000].decode(errors="replace"))
-        if reply.status_code >= 500:
-            raise RAISED_BY.get(route, ServerFault)(f"{where} answered {reply.status_code}: {said}")
-        if reply.status_code != 200:
-            raise WrongServer(f"{where} answered {reply.status_code}: {said}")
+        if response.status_code >= 500:
+            raise RAISED_BY.get(route, ServerFault)(f"{where} answered {response.status_code}: {said}")
+        if response.status_code != 200:
+            raise WrongServer(f"{where} answered {response.status_code}: {said}")
         try:
             data = json.loads(content)
         except (ValueError, RecursionError):

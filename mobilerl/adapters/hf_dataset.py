@@ -41,8 +41,8 @@ def rows(files: Sequence[str]) -> Iterator[dict[str, Any]]:
             about |= {name: whole[name] for name in ("id", "reward", "status")}
             for i, step in enumerate(steps):
                 shot, seen = step["observation"]["screenshot"], step.pop("observation")
-                picture = {"path": None, "bytes": screens.get(shot)} if shot else None
-                row = {"step": i, "screenshot": picture, "xml": seen.pop("xml"), "app": seen["app"]}
+                image = {"path": None, "bytes": screens.get(shot)} if shot else None
+                row = {"step": i, "screenshot": image, "xml": seen.pop("xml"), "app": seen["app"]}
                 row |= {"action": json.dumps(step.pop("action")), "thought": step["thought"]}
                 row |= {"images": step.pop("images"), **step.pop("completion")}
                 yield about | row | {"rest": json.dumps([seen, step])}

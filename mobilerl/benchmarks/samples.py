@@ -1,6 +1,6 @@
 """Models and samples for the benchmarks: an untrained tiny model, and expert episodes on the embedded phone.
 
-Expert samples are like those of rollouts: screens, prompts of varying length, short replies. Every episode is a
+Expert samples are like those of rollouts: screens, prompts of varying length, short responses. Every episode is a
 different task instance, and half of them have a pop-up, so that few prompts are equal.
 """
 
@@ -63,5 +63,5 @@ def _step(step: ExpertStep, context: ContextPolicy, codec: Codec) -> Step:
     thought = written_thought(step)
     sample = encode(step, context, codec, thought)
     unknown = (0.0,) * len(sample.response_ids)
-    completion = Completion(sample.prompt_ids, sample.response_ids, unknown, 0, step.reply(context, thought))
+    completion = Completion(sample.prompt_ids, sample.response_ids, unknown, 0, step.write_response(context, thought))
     return Step(step.observation, completion, sample.images, thought, step.action)

@@ -5,7 +5,7 @@ same settings, the same clipped token-mean loss and gradient clipping. All compu
 
 - `mobilerl`: `LocalEngine.update`; `mobilerl-recompute`: with gradient checkpointing.
 - `trl`: `GRPOTrainer.training_step` until the optimizer steps, with recorded samples instead of generation. The rest
-  is the trainer's: padding to the longest prompt and reply, shuffling, splitting, its loss and metrics.
+  is the trainer's: padding to the longest prompt and response, shuffling, splitting, its loss and metrics.
 - `trl-recompute`: the same with gradient checkpointing, which is TRL's default.
 
 Memory is what torch allocated: `torch.cuda.max_memory_allocated` on a GPU, else as reported by its profiler in a step
@@ -155,19 +155,19 @@ class Trl:
         return float(norm)
 
     def inputs(self, device: torch.device) -> dict[str, Any]:
-        """Inputs as returned by the trainer's own generation: prompts padded on the left, replies on the right."""
+        """Inputs as returned by the trainer's own generation: prompts padded on the left, responses on the right."""
         rows = self.step.rows
         prompts = self.codec.collate([r.prompt_ids for r in rows], [r.images for r in rows], pad_left=True)
-        replies = self.codec.collate([r.response_ids for r in rows], [()] * len(rows), pad_left=False)
-        mask = replies["attention_mask"]
+        responses = self.codec.collate([r.response_ids for r in rows], [()] * len(rows), pad_left=False)
+        mask = responses["attention_mask"]
         old = torch.zeros(mask.shape)
         for i, row in enumerate(rows):
             old[i, : len(row.rollout_logprobs)] = torch.tensor(row.rollout_logprobs)
-        kinds = torch.cat([prompts["mm_token_type_ids"], replies["mm_token_type_ids"]], dim=1)
+        kinds = torch.cat([prompts["mm_token_type_ids"], responses["mm_token_type_ids"]], dim=1)
         tensors = {
             "prompt_ids": prompts["input_ids"],
             "prompt_mask": prompts["attention_mask"],
-            "completion_ids": replies["input_ids"],
+            "completion_ids": responses["input_ids"],
             "completion_mask": mask,
             "old_per_token_logps": old,
             "advantages": torch.tensor(self.step.advantages),

@@ -10,6 +10,7 @@ from typing import Any
 
 from mobilerl.system.terminal import make_console, make_table
 
+GPU_PHASES = "calibrate families distributed learner sampler training collate vllm verl resume".split()
 PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
     "phone": (
         "steps per second of the embedded phone, on one core",
@@ -34,8 +35,8 @@ PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
         },
     ),
     "gpu": (
-        "correctness and speed of this GPU, in ten minutes; without one, of every phase at a tiny size",
-        {"minutes": (10.0, "for all phases together")},
+        "correctness and speed of this GPU, in twenty minutes; without one, of every phase at a tiny size",
+        {"minutes": (20.0, "for all phases together"), "phases": (GPU_PHASES, "what to run, in this order")},
     ),
 }
 """Help and options of each part. The options are the arguments of `measure` in the module of the same name."""
@@ -49,12 +50,14 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         part.add_argument("--json", action="store_true", help="print JSON")
         for option, (default, text) in options.items():
             many = isinstance(default, list)
+            words = default == GPU_PHASES
             part.add_argument(
                 f"--{option.replace('_', '-')}",
-                type=_positive(float if isinstance(default, float) else int),
+                type=str if words else _positive(float if isinstance(default, float) else int),
                 nargs="+" if many else None,
+                choices=default if words else None,
                 default=default,
-                metavar="N",
+                metavar="NAME" if words else "N",
                 help=f"{text} (default {' '.join(map(str, default)) if many else default})",
             )
         part.set_defaults(run=run, takes_settings=False)

@@ -63,7 +63,7 @@ def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence
     agent = with_format(recipe.agent, getattr(args, "model_name", None) or published_name(args.model))
     if agent.format in (None, "mobilerl"):
         return None
-    say(f"prompts and replies in the format {agent.format}")
+    say(f"prompts and responses in the format {agent.format}")
     return recipe.model_copy(update={"agent": agent})
 
 

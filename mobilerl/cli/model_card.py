@@ -65,7 +65,7 @@ def _introduction(name: str, folder: Path, start: str) -> Iterator[str]:
     origin = f", from {start}" if start else ""
     yield from (f"# {name.partition('/')[2]}", "")
     yield from (f"A phone-using agent trained with mobilerl {__version__}{origin}.", "")
-    yield from (f"Prompts and replies are in the format `{format_}`; `agent.json` has the agent's settings.", "")
+    yield from (f"Prompts and responses are in the format `{format_}`; `agent.json` has the agent's settings.", "")
 
 
 def _commands(name: str, suites: Iterable[str]) -> Iterator[str]:

@@ -35,13 +35,13 @@ class JudgeSection(Section):
     temperature: Annotated[Annotated[float, Field(ge=0.0)] | None, ASKED] = 0.0
     """Sampling temperature; null for the server's default, for models that do not accept one."""
     max_tokens: Annotated[Positive, ASKED] = 512
-    """Maximum length of a reply, in tokens. Reasoning models need more."""
+    """Maximum length of a response, in tokens. Reasoning models need more."""
     timeout_s: Annotated[Rate, ASKED, RESUMABLE] = 120.0
     """Time limit of a request, in seconds; with retries it may take three times as long."""
     concurrency: Annotated[Positive, ASKED, RESUMABLE] = 8
     """Maximum number of requests in flight."""
     cache: Annotated[str, ASKED, RESUMABLE] = ""
-    """Folder for cached replies; empty for no cache."""
+    """Folder for cached responses; empty for no cache."""
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> JudgeSection:

@@ -1,4 +1,4 @@
-"""Settings of the model: prompts and replies, the engine that trains it, and the hardware it runs on."""
+"""Settings of the model: prompts and responses, the engine that trains it, and the hardware it runs on."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ FormatName = Literal[
     "ui-venus",
     "ui-venus-1.5",
 ]
-"""Formats of prompts, coordinates and replies: mobilerl's own and those of published models (docs/models.md)."""
+"""Formats of prompts, coordinates and responses: mobilerl's own and those of published models (docs/models.md)."""
 
 OURS = OnlyWith({"agent.format": ("mobilerl", None)})
 LOCAL = OnlyWith({"engine.type": ("local",)})
 
 
 class AgentSection(Section):
-    """Prompts and replies of the model. Saved with every checkpoint, so that evaluation uses the training settings."""
+    """Prompts and responses of the model. Saved with every checkpoint, so that evaluation uses the training
+    settings."""
 
     format: FormatName | None = None
-    """Prompt and reply format: `mobilerl`, or that of a published model (docs/models.md). null selects the model's own
-    if its name is known and none of the settings specific to `mobilerl` is set (`grounding`, `layout`, `screen_style`,
-    `history_thoughts`, `random_marks`), else `mobilerl`."""
+    """Prompt and response format: `mobilerl`, or that of a published model (docs/models.md). null selects the model's
+    own if its name is known and none of the settings specific to `mobilerl` is set (`grounding`, `layout`,
+    `screen_style`, `history_thoughts`, `random_marks`), else `mobilerl`."""
     grounding: Annotated[Literal["box", "point", "mark"], OURS] = "mark"
     """How an action refers to an element: by its `box` or a `point` in thousandths of the screen, or by the number of
     its `mark` (MobileRL: box)."""
@@ -47,7 +48,7 @@ class AgentSection(Section):
     screenshots: Count = 1
     """Number of newest screenshots in the prompt, the current one included (MobileRL: 2)."""
     history_thoughts: Annotated[bool, OURS] = False
-    """Keep the thoughts of earlier replies in the prompt (MobileRL: true)."""
+    """Keep the thoughts of earlier responses in the prompt (MobileRL: true)."""
     history_steps: Count | None = None
     """Number of earlier turns in the prompt as text; null for all."""
     system_prompt: str | None = None
@@ -55,7 +56,7 @@ class AgentSection(Section):
     random_marks: Annotated[bool, OURS] = False
     """Number the marks of a screen in random order, so that a model cannot count lines instead of reading them."""
     max_new_tokens: Positive = 32
-    """Maximum length of a reply, in tokens (MobileRL: 4096)."""
+    """Maximum length of a response, in tokens (MobileRL: 4096)."""
     max_invalid: Positive = 3
     """Number of consecutive invalid actions that end an episode."""
     deadline_s: Annotated[Rate, RESUMABLE] = 300.0

@@ -75,7 +75,7 @@ class EvalSection(Section):
 
 
 class TrackingSection(Section):
-    """Mirrors of metrics.jsonl, which also show a few of the saved episodes as pictures."""
+    """Mirrors of metrics.jsonl, which also show a few of the saved episodes as images."""
 
     wandb: Literal["off", "offline", "online"] = "off"
     """Mirror metrics.jsonl to Weights & Biases; `offline` logs to the run directory. The environment variables

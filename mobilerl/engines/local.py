@@ -28,11 +28,11 @@ from mobilerl.engines.scoring import (
     add_metrics,
     make_micro_batch,
     micro_batches,
-    reply_values,
+    response_values,
     sample_logprobs,
     sample_weights,
     warmup_rate,
-    with_pictures,
+    with_prepared_images,
 )
 from mobilerl.inference.local import length_batches, sample
 from mobilerl.models.adapter_folder import is_adapter
@@ -132,7 +132,7 @@ class LocalEngine:
         for part in self._parts(rows):
             chosen = [rows[i] for i in part]
             logp, _ = self._reference_logp(chosen) if reference else self._logp(self.model, chosen)
-            for i, values in zip(part, reply_values(chosen, logp), strict=True):
+            for i, values in zip(part, response_values(chosen, logp), strict=True):
                 result[i] = values
         return result
 
@@ -146,7 +146,7 @@ class LocalEngine:
             return self._logp(self.model, rows)
 
     def _parts(self, rows: Sequence[TrainingSample]) -> Iterator[list[int]]:
-        return with_pictures(self.codec, rows, micro_batches(rows, self.settings.micro_batch_tokens))
+        return with_prepared_images(self.codec, rows, micro_batches(rows, self.settings.micro_batch_tokens))
 
     def _logp(self, model: torch.nn.Module, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
         return sample_logprobs(model, self.codec, rows, self.settings.temperature, self.device)

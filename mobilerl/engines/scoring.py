@@ -18,7 +18,7 @@ from mobilerl.records import MicroBatch, TrainingSample
 
 if TYPE_CHECKING:
     from mobilerl.models.codec import Codec
-    from mobilerl.models.pictures import Patches
+    from mobilerl.models.images import Patches
 
 
 def sample_logprobs(
@@ -31,14 +31,14 @@ def sample_logprobs(
     """
     ids = [r.prompt_ids + r.response_ids for r in rows]
     inputs = packed_inputs(model, codec, ids, [r.images for r in rows], device)
-    replies = [len(r.response_ids) for r in rows]
+    responses = [len(r.response_ids) for r in rows]
     ends = accumulate(map(len, ids))
-    places = torch.cat([torch.arange(e - n, e) for e, n in zip(ends, replies, strict=True)]).to(device)
+    places = torch.cat([torch.arange(e - n, e) for e, n in zip(ends, responses, strict=True)]).to(device)
     logits = model(**inputs, logits_to_keep=places - 1).logits[0].float() / temperature
     logits = logits.index_fill(-1, torch.tensor(codec.banned_ids, device=device), torch.finfo(logits.dtype).min)
     targets = inputs["input_ids"][0, places]
     logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
-    mask = right_aligned([[1.0] * n for n in replies], max(replies)).to(device)
+    mask = right_aligned([[1.0] * n for n in responses], max(responses)).to(device)
     return torch.zeros_like(mask).masked_scatter(mask.bool(), logp), mask
 
 
@@ -96,12 +96,14 @@ def micro_batches(rows: Sequence[TrainingSample], tokens: int) -> Iterator[list[
         yield part
 
 
-def with_pictures(codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[list[int]]) -> Iterator[list[int]]:
+def with_prepared_images(
+    codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[list[int]]
+) -> Iterator[list[int]]:
     """Yields the micro-batches `parts` of `rows` while threads prepare the images of the next one."""
     parts = list(parts)
 
     def prepare(part: list[int]) -> list[Future[Patches]]:
-        return codec.pictures.prepare({png: None for i in part for png in rows[i].images})
+        return codec.images.prepare({png: None for i in part for png in rows[i].images})
 
     ready = prepare(parts[0]) if parts else []
     for part, following in zip(parts, [*parts[1:], []], strict=False):
@@ -128,7 +130,7 @@ def right_aligned(values: Sequence[Sequence[float]], width: int) -> Tensor:
     return out
 
 
-def reply_values(rows: Sequence[TrainingSample], values: Tensor) -> Iterator[tuple[float, ...]]:
+def response_values(rows: Sequence[TrainingSample], values: Tensor) -> Iterator[tuple[float, ...]]:
     """Inverse of `right_aligned`: the values of each sample's response tokens."""
     for row, padded in zip(rows, values.tolist(), strict=True):
         yield tuple(padded[len(padded) - len(row.response_ids) :])

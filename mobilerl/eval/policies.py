@@ -33,7 +33,7 @@ MOBILERL_SETTINGS = (
 )
 """MobileRL's published settings, for models without a recipe or agent.json."""
 SEED = 0
-"""Random seed of sampled replies and of the random agent."""
+"""Random seed of sampled responses and of the random agent."""
 POLICY = "policy"
 REAL_PHONE_AGENTS = (POLICY, "noop", "finish", "random")
 """Agents for suites without scripted experts."""
@@ -107,9 +107,9 @@ def model_policy(
         context = replace(context, size_seen=server.size_seen)
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
     folder = Path(model)
-    # Log-probabilities of greedy replies are computed at temperature 1.
+    # Log-probabilities of greedy responses are computed at temperature 1.
     engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=seed)
-    context = replace(context, size_seen=engine.codec.pictures.size_seen)
+    context = replace(context, size_seen=engine.codec.images.size_seen)
     policy = EnginePolicy(engine, max_wait_s)
 
     def expect_all(collector: Collector) -> None:

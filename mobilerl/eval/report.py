@@ -49,7 +49,8 @@ class EpisodeResult:
     status: str
     error: str = ""
     invalid: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """`count` and `first` reply of the replies that could not be read, by reason (`mobilerl.policy.unreadable`)."""
+    """`count` and `first` response of the responses that could not be read, by reason
+    (`mobilerl.policy.unreadable`)."""
 
     @classmethod
     def of(cls, task: Task, split: str, trial: int, trajectory: Trajectory | None, error: str = "") -> EpisodeResult:
@@ -95,7 +96,7 @@ def build_results(suite: str, protocol: Mapping[str, Any], episodes: Sequence[Ep
         "successes": successes,
         "errors": len(episodes) - len(valid),
         "per_task": _per_task(episodes),
-        "invalid_replies": invalid_replies([e.invalid for e in episodes], sum(e.steps for e in episodes)),
+        "invalid_replies": invalid_responses([e.invalid for e in episodes], sum(e.steps for e in episodes)),
         "pass_at_k": _pass_at_k(valid),
         "instances": [{**asdict(e), "status": str(e.status), "invalid": _counts(e)} for e in episodes],
     }
@@ -105,8 +106,9 @@ def _counts(episode: EpisodeResult) -> dict[str, int]:
     return {why: entry["count"] for why, entry in episode.invalid.items()}
 
 
-def invalid_replies(counted: Iterable[Mapping[str, Mapping[str, Any]]], replies: int) -> dict[str, Any]:
-    """Replies that could not be read: their number, share of all `replies`, and by reason count and first reply."""
+def invalid_responses(counted: Iterable[Mapping[str, Mapping[str, Any]]], responses: int) -> dict[str, Any]:
+    """Responses that could not be read: their number, share of all `responses`, and by reason count and first
+    response."""
     reasons: dict[str, dict[str, Any]] = {}
     for found in counted:
         for why, entry in found.items():
@@ -114,7 +116,7 @@ def invalid_replies(counted: Iterable[Mapping[str, Mapping[str, Any]]], replies:
             total["count"] += entry["count"]
     count = sum(entry["count"] for entry in reasons.values())
     by_count = dict(sorted(reasons.items(), key=lambda item: -item[1]["count"]))
-    return {"count": count, "rate": count / replies if replies else None, "reasons": by_count}
+    return {"count": count, "rate": count / responses if responses else None, "reasons": by_count}
 
 
 def _grouped(episodes: Sequence[EpisodeResult], field: str) -> dict[str, list[EpisodeResult]]:
@@ -197,11 +199,11 @@ def print_results(results: Mapping[str, Any], console: Console | None = None) ->
 
 
 def invalid_lines(results: Mapping[str, Any]) -> list[str]:
-    """What to print about replies that could not be read, if they are many."""
+    """What to print about responses that could not be read, if they are many."""
     invalid = results.get("invalid_replies") or {}  # results of version 0.1 have none
     if (invalid.get("rate") or 0.0) <= MANY:
         return []
-    lines = [f"{percent(invalid['rate'])} of the replies could not be read ({invalid['count']}):"]
+    lines = [f"{percent(invalid['rate'])} of the responses could not be read ({invalid['count']}):"]
     lines += [
         f"  {why} {entry['count']}, the first: {' '.join(entry['first'].split())[:LONGEST_LINE]!r}"
         for why, entry in invalid["reasons"].items()

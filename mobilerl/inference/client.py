@@ -19,11 +19,11 @@ from mobilerl.system.networks import client_options, way_to
 from mobilerl.system.redaction import without_users
 
 MAX_ANSWER = 32 << 20
-"""Maximum size of an answer in bytes. The longest reply with its log-probabilities has a few MB."""
+"""Maximum size of an answer in bytes. The longest response with its log-probabilities has a few MB."""
 CHARACTERS = 64
-"""Maximum characters per token; longer replies are truncated before they are parsed and stored."""
+"""Maximum characters per token; longer responses are truncated before they are parsed and stored."""
 PATIENCE = 3
-"""Time limit of a reply including retries, as a multiple of that of one attempt."""
+"""Time limit of a response including retries, as a multiple of that of one attempt."""
 MODELS_TIMEOUT_S = 30.0
 MAX_QUOTE = 200
 TRANSIENT = (408, 409, 429)
@@ -49,10 +49,10 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     text: str
     cut_off: bool
-    """Whether the reply hit the token limit."""
+    """Whether the response hit the token limit."""
 
 
 @dataclass(slots=True)
@@ -62,15 +62,15 @@ class Usage:
     requests: int = 0
     """Requests sent, including retries except those of failed requests, which are unknown."""
     retries: int = 0
-    replies: int = 0
+    responses: int = 0
     unmetered: int = 0
-    """Replies without token counts; if there are any, the token totals are too low."""
+    """Responses without token counts; if there are any, the token totals are too low."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
     def count(self, usage: Any) -> None:
-        """Adds one reply with the token counts reported by the server."""
-        self.replies += 1
+        """Adds one response with the token counts reported by the server."""
+        self.responses += 1
         tokens: list[Any] = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
         if not all(isinstance(n, int) and n >= 0 for n in tokens):
             self.unmetered += 1
@@ -97,7 +97,8 @@ class ChatClient:
         api_key_env: str = "OPENAI_API_KEY",
         concurrency: int = 1024,
     ) -> None:
-        """`fields` are sent with every request. `timeout_s` limits each attempt, PATIENCE times that a whole reply."""
+        """`fields` are sent with every request. `timeout_s` limits each attempt, PATIENCE times that a whole
+        response."""
         self._address, self.model, self.fields = url.rstrip("/"), model, dict(fields or {})
         self.url = without_users(self._address)
         """The address without credentials, for messages and results."""
@@ -132,13 +133,13 @@ class ChatClient:
             self._loop, self._slots = loop, asyncio.Semaphore(self._concurrency)
         return self._client
 
-    async def ask(self, messages: Sequence[Any], retries: int | None = None) -> Reply:
-        """Requests a reply and returns its text. Raises the same errors as `complete`."""
+    async def ask(self, messages: Sequence[Any], retries: int | None = None) -> Response:
+        """Requests a response and returns its text. Raises the same errors as `complete`."""
         choice = (await self.complete(messages, retries=retries)).choices[0]
         content = getattr(choice.message, "content", None)
         limit = most_characters(self.fields.get("max_tokens"))
         text = encodable(content[:limit]) if isinstance(content, str) else ""
-        return Reply(text, getattr(choice, "finish_reason", "") == "length")
+        return Response(text, getattr(choice, "finish_reason", "") == "length")
 
     async def complete(
         self, messages: Sequence[Any], fields: Mapping[str, Any] | None = None, retries: int | None = None
@@ -225,7 +226,7 @@ class ChatClient:
 
 
 def most_characters(tokens: int | None) -> int | None:
-    """Maximum characters to keep of a reply with at most `tokens` tokens; None for no limit."""
+    """Maximum characters to keep of a response with at most `tokens` tokens; None for no limit."""
     return None if tokens is None else tokens * CHARACTERS
 
 

@@ -49,7 +49,7 @@ class ServerPolicy:
     vLLM's log-probabilities are those before temperature scaling, so they are the rollout's only at temperature 1.
 
     If retries do not help, `act` raises ConfigError. A prompt that the server refuses (because it is too long, say)
-    gives an empty reply; `refused` counts these, and `refusal` is the server's first message. A refusal before any
+    gives an empty response; `refused` counts these, and `refusal` is the server's first message. A refusal before any
     prompt was answered raises ConfigError.
     """
 
@@ -68,29 +68,29 @@ class ServerPolicy:
         self.answered = self.refused = 0
         self.refusal = ""
         self.warned = False
-        """Whether a reply without the text of its tokens was reported."""
+        """Whether a response without the text of its tokens was reported."""
 
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
         said = await asyncio.to_thread(with_images, messages, images, self.max_pixels)
         try:
-            reply = await self.client.complete(said, request_fields(sampling, self.vllm))
+            response = await self.client.complete(said, request_fields(sampling, self.vllm))
         except Unreachable as fault:
             raise ConfigError(f"the model server {self.url} {fault}; start it again, then this command") from None
         except Refused as fault:
             if not self.answered:
                 raise ConfigError(
-                    f"the model server {self.url} {fault}; make prompts and replies shorter, or raise the server's "
+                    f"the model server {self.url} {fault}; make prompts and responses shorter, or raise the server's "
                     "limit (vLLM: --max-model-len)"
                 ) from None
             self.refused += 1
             self.refusal = self.refusal or str(fault)
             return Completion((), (), (), 0, "")
         self.answered += 1
-        if lost_call(reply) and not self.warned:
+        if lost_call(response) and not self.warned:
             self.warned = True
-            problem = "tokens of a reply came without their text, as from a server that parses tool calls"
+            problem = "tokens of a response came without their text, as from a server that parses tool calls"
             log.warning("the model server %s: %s; %s", self.url, problem, NO_PARSER)
-        return completion_of(reply, sampling.max_new_tokens)
+        return completion_of(response, sampling.max_new_tokens)
 
     @property
     def sampling(self) -> str:
@@ -106,24 +106,25 @@ class ServerPolicy:
         await self.client.close()
 
 
-def completion_of(reply: Any, max_new_tokens: int | None = None) -> Completion:
-    """Converts a reply. Token ids and log-probabilities are dropped unless both are there and match each other."""
-    choice = reply.choices[0]
+def completion_of(response: Any, max_new_tokens: int | None = None) -> Completion:
+    """Converts a response. Token ids and log-probabilities are dropped unless both are there and match each other."""
+    choice = response.choices[0]
     ids = _ids(getattr(choice, "token_ids", None))
     content = getattr(getattr(choice, "logprobs", None), "content", None)
     logprobs: list[Any] = [getattr(token, "logprob", None) for token in content] if isinstance(content, list) else []
     too_many = max_new_tokens is not None and len(ids) > max_new_tokens
     if too_many or len(ids) != len(logprobs) or not all(type(p) in (int, float) and math.isfinite(p) for p in logprobs):
         ids, logprobs = (), []
-    prompt = _ids(getattr(reply, "prompt_token_ids", None))
+    prompt = _ids(getattr(response, "prompt_token_ids", None))
     text = _text(choice)[: most_characters(max_new_tokens)]
     cut_off = getattr(choice, "finish_reason", None) == "length"
     return Completion(prompt, ids, tuple(map(float, logprobs)), 0, text, cut_off)
 
 
-def lost_call(reply: Any) -> bool:
-    """Whether a reply lacks text that the model wrote, as when the server has a tool parser. No request names tools."""
-    choice = reply.choices[0]
+def lost_call(response: Any) -> bool:
+    """Whether a response lacks text that the model wrote, as when the server has a tool parser. No request names
+    tools."""
+    choice = response.choices[0]
     if getattr(choice.message, "tool_calls", None):
         return True
     text, content = _text(choice), getattr(getattr(choice, "logprobs", None), "content", None)
@@ -131,9 +132,9 @@ def lost_call(reply: Any) -> bool:
     written = "".join(token for token in (getattr(t, "token", "") for t in tokens) if isinstance(token, str))
     if called := written.partition("<tool_call>")[2].strip():
         return called[:MOST_COMPARED] not in text
-    metered = getattr(getattr(reply, "usage", None), "completion_tokens", 0)
+    metered = getattr(getattr(response, "usage", None), "completion_tokens", 0)
     count = max(len(_ids(getattr(choice, "token_ids", None))), metered if isinstance(metered, int) else 0)
-    return count > 1 and not text.strip()  # one token is the end of the reply
+    return count > 1 and not text.strip()  # one token is the end of the response
 
 
 def _ids(value: Any) -> tuple[int, ...]:
@@ -141,9 +142,9 @@ def _ids(value: Any) -> tuple[int, ...]:
 
 
 def _text(choice: Any) -> str:
-    """The reply as the model wrote it, with the reasoning that the server split off and the stop string restored.
+    """The response as the model wrote it, with the reasoning that the server split off and the stop string restored.
 
-    A server that took a whole, finished reply for reasoning has found no end of a thought in it.
+    A server that took a whole, finished response for reasoning has found no end of a thought in it.
     """
     message = choice.message
     content = getattr(message, "content", None)
@@ -172,8 +173,8 @@ async def _probe(url: str, model: str | None, images: int, timeout_s: float) -> 
     client = ChatClient(url, model or "", timeout_s=timeout_s, retries=PROBE_RETRIES)
     try:
         await _check_model(client, model)
-        vllm, reply = await _negotiate(client, images)
-        if reply.token_ids:
+        vllm, response = await _negotiate(client, images)
+        if response.token_ids:
             await _check_template(client)
         return vllm
     finally:

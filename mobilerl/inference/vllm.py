@@ -108,7 +108,7 @@ class VllmSampler:
             self._requests.fail(EngineError(f"vLLM died (its messages are above); {RESUME}"))
             self._requests.check()
         except Exception as error:  # vLLM raises many types
-            raise ValueError(f"vLLM cannot sample a reply to this prompt: {one_line(error)}") from error
+            raise ValueError(f"vLLM cannot sample a response to this prompt: {one_line(error)}") from error
         check_same_prompt(len(last.prompt_token_ids), request)
         ids = tuple(last.outputs[0].token_ids)
         logprobs = tuple(at[token].logprob for token, at in zip(ids, last.outputs[0].logprobs, strict=True))
@@ -253,7 +253,7 @@ def check_same_prompt(length: int, request: Request) -> None:
 
 
 def image_limits(codec: Codec) -> dict[str, int]:
-    """Limits with which vLLM's image processor leaves images unchanged, since `Pictures.scaled` already scaled them.
+    """Limits with which vLLM's image processor leaves images unchanged, since `Images.scaled` already scaled them.
 
     An image scaled down to the upper limit may be below the lower one, and small images are rounded up by a row and a
     column of patches.

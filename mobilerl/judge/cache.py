@@ -1,4 +1,4 @@
-"""Cache of the judge's replies, one small JSON file per question. Processes may share a folder."""
+"""Cache of the judge's responses, one small JSON file per question. Processes may share a folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mobilerl.system.atomic_files import write_atomic
 SCHEMA = 1
 
 
-def reply_key(model: str, messages: Sequence[Any], sampling: Mapping[str, Any], vote: int) -> str:
-    """SHA-256 of everything that a reply depends on; the messages contain the prompt and its images."""
+def response_key(model: str, messages: Sequence[Any], sampling: Mapping[str, Any], vote: int) -> str:
+    """SHA-256 of everything that a response depends on; the messages contain the prompt and its images."""
     return hashlib.sha256(json.dumps([SCHEMA, model, messages, sampling, vote], sort_keys=True).encode()).hexdigest()
 
 
-class ReplyCache:
-    """Replies on disk by key. A damaged entry counts as missing and is overwritten."""
+class ResponseCache:
+    """Responses on disk by key. A damaged entry counts as missing and is overwritten."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)

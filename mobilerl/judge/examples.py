@@ -27,7 +27,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One question and its correct reply."""
+    """One question and its correct response."""
 
     screen: str
     """Name of a file in screens/, without suffix."""
@@ -45,7 +45,7 @@ class Example:
         return Case(self.instruction, (SCREENS / f"{self.screen}.png").read_bytes(), self.actions, self.answer)
 
     @property
-    def reply(self) -> str:
+    def response(self) -> str:
         return f"Q: {self.expected}\nA: {self.seen}\nStatus: {'success' if self.success else 'failure'}"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from mobilerl.config import ConfigError, JudgeSection
 from mobilerl.envs.base import Finish, Observation
-from mobilerl.inference.client import ChatClient, Refused, Reply, Unreachable
-from mobilerl.judge.cache import ReplyCache, reply_key
+from mobilerl.inference.client import ChatClient, Refused, Response, Unreachable
+from mobilerl.judge.cache import ResponseCache, response_key
 from mobilerl.judge.examples import EXAMPLES, PROBE, Case
 from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, prompt_hash
 from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
@@ -50,7 +50,7 @@ class Judge:
         self.client = chat_client(settings)
         self.counts: Counter[str] = Counter()
         """Counts of verdicts, no_verdicts (verdicts that are None), reasked, cache_hits and cache_misses."""
-        self._cache = ReplyCache(settings.cache) if settings.cache else None
+        self._cache = ResponseCache(settings.cache) if settings.cache else None
 
     async def close(self) -> None:
         await self.client.close()
@@ -64,7 +64,7 @@ class Judge:
     async def verdict(self, trajectory: Trajectory, final: Observation | None = None) -> Verdict:
         """Judges whether an episode completed its task. `final` is the observation after its last step.
 
-        Raises only ConfigError; a failing server or an unreadable reply gives a verdict of None.
+        Raises only ConfigError; a failing server or an unreadable response gives a verdict of None.
         """
         steps = trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
         if self.settings.unfinished == "failure" and steps and not isinstance(steps[-1].action, Finish):
@@ -85,7 +85,7 @@ class Judge:
     async def check(self) -> None:
         """Asks one question with an obvious answer, without the cache.
 
-        Raises ConfigError for a wrong address, key or model, and if the model's replies cannot be used.
+        Raises ConfigError for a wrong address, key or model, and if the model's responses cannot be used.
         """
         s = self.settings
         if self._cache:
@@ -135,28 +135,29 @@ class Judge:
             if attempt:
                 self.counts["reasked"] += 1
                 messages = asked_again(messages, vote.text)
-            reply = await self._reply(messages, index)
-            vote = read_verdict(reply.text)
+            response = await self._response(messages, index)
+            vote = read_verdict(response.text)
             if vote.success is not None:
                 break
-            if reply.cut_off:
+            if response.cut_off:
                 limit = f" (it was cut off: raise judge.max_tokens above {self.settings.max_tokens})"
                 vote = replace(vote, reason=vote.reason + limit)
         return vote
 
-    async def _reply(self, messages: list[Message], index: int | None) -> Reply:
-        """Requests a reply. Only replies with a verdict are cached, since another attempt may give a better one."""
+    async def _response(self, messages: list[Message], index: int | None) -> Response:
+        """Requests a response. Only responses with a verdict are cached, since another attempt may give a better
+        one."""
         if self._cache is None or index is None:
             return await self.client.ask(messages, retries=1 if index is None else None)
-        key = reply_key(self.settings.model, messages, self.client.fields, index)
+        key = response_key(self.settings.model, messages, self.client.fields, index)
         if (known := self._cache.get(key)) is not None:
             self.counts["cache_hits"] += 1
-            return Reply(known, cut_off=False)
+            return Response(known, cut_off=False)
         self.counts["cache_misses"] += 1
-        reply = await self.client.ask(messages)
-        if read_verdict(reply.text).success is not None:
-            await asyncio.to_thread(self._cache.put, key, reply.text, self.settings.model)
-        return reply
+        response = await self.client.ask(messages)
+        if read_verdict(response.text).success is not None:
+            await asyncio.to_thread(self._cache.put, key, response.text, self.settings.model)
+        return response
 
     def _counted(self, verdict: Verdict) -> Verdict:
         self.counts["verdicts"] += 1

@@ -95,9 +95,9 @@ def build_messages(case: Case, examples: ExampleStyle) -> list[Message]:
     return [{"role": "system", "content": SYSTEM}, *_example_messages(examples), _question(case)]
 
 
-def asked_again(messages: Sequence[Message], reply: str) -> list[Message]:
-    """Repeats the question after a reply that could not be parsed."""
-    said = sanitized(shortened(reply, MAX_ANSWER)) or "(nothing)"
+def asked_again(messages: Sequence[Message], response: str) -> list[Message]:
+    """Repeats the question after a response that could not be parsed."""
+    said = sanitized(shortened(response, MAX_ANSWER)) or "(nothing)"
     return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": REMINDER}]
 
 
@@ -114,7 +114,7 @@ def _example_messages(style: ExampleStyle) -> tuple[Message, ...]:
     for example in EXAMPLES if style != "none" else ():
         description = f"Screen, in words: {example.words}\n" if style == "words" else ""
         question = _question(example.case, description)
-        messages += [question, {"role": "assistant", "content": example.reply}]
+        messages += [question, {"role": "assistant", "content": example.response}]
     return tuple(messages)
 
 

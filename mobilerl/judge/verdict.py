@@ -1,4 +1,4 @@
-"""Parses a judge's replies into a verdict: success, failure, or none. Nothing is guessed."""
+"""Parses a judge's responses into a verdict: success, failure, or none. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS = {"success": True, "failure": False}
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One reply. If it has no verdict, `success` is None and `reason` says why."""
+    """One response. If it has no verdict, `success` is None and `reason` says why."""
 
     success: bool | None
     text: str = ""
@@ -34,29 +34,29 @@ class Verdict:
 
 
 def read_verdict(text: str) -> Vote:
-    """Parses a reply that must end in a line `Status: success` or `Status: failure`.
+    """Parses a response that must end in a line `Status: success` or `Status: failure`.
 
     Letter case, Markdown and a final period do not matter. Whole words are compared ("unsuccessful" is no success),
     reasoning in <think> tags does not count, and two different statuses give no verdict.
     """
     answer = without_reasoning(text)
     if answer is None:
-        return Vote(None, text, "the reply ends in the middle of its reasoning")
+        return Vote(None, text, "the response ends in the middle of its reasoning")
     lines = [line.strip() for line in answer.splitlines() if _plain(line)]
     if not lines:
-        return Vote(None, text, "the reply is empty")
+        return Vote(None, text, "the response is empty")
     stated = [match[1] for line in lines if (match := _STATUS.fullmatch(_plain(line)))]
     if _STATUS.fullmatch(_plain(lines[-1])) is None:
-        return Vote(None, text, f"the reply does not end in a status line but in {_quoted(lines[-1])}")
+        return Vote(None, text, f"the response does not end in a status line but in {_quoted(lines[-1])}")
     if stated[-1] not in _WORDS:
         return Vote(None, text, f"the status is neither success nor failure but {_quoted(stated[-1])}")
     if len(set(stated)) > 1:
-        return Vote(None, text, f"the reply gives different statuses: {', '.join(_quoted(s) for s in stated)}")
+        return Vote(None, text, f"the response gives different statuses: {', '.join(_quoted(s) for s in stated)}")
     return Vote(_WORDS[stated[-1]], text)
 
 
 def without_reasoning(text: str) -> str | None:
-    """The reply after its <think> tags; None if it ends inside them."""
+    """The response after its <think> tags; None if it ends inside them."""
     _, closed, answer = text.rpartition("</think>")
     return None if not closed and "<think>" in text else answer
 

@@ -137,7 +137,7 @@ def chat_template(folder: str | Path) -> str | None:
 
 
 def generation_ends(path: Path) -> tuple[int, ...]:
-    """End-of-reply tokens listed in generation_config.json."""
+    """End-of-response tokens listed in generation_config.json."""
     file = path / "generation_config.json"
     ends = json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None
     return tuple(ends) if isinstance(ends, list) else () if ends is None else (ends,)

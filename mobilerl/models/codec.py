@@ -1,7 +1,7 @@
 """Encoding of chat messages and screenshots as token ids and pixels, for Qwen2.5-VL, Qwen3-VL and GLM-4.1V.
 
 The tokenizer writes one placeholder per image; `encode` expands it to one per merged patch, so that the ids are exactly
-what the model reads in rollout and training. `pictures` converts PNGs to pixels only when a batch is built.
+what the model reads in rollout and training. `images` converts PNGs to pixels only when a batch is built.
 Differences between model families are read from the checkpoint.
 """
 
@@ -28,12 +28,12 @@ from mobilerl.models.checkpoint_folder import (
     one_line,
 )
 from mobilerl.models.hub import base_folder, source
-from mobilerl.models.pictures import Pictures
+from mobilerl.models.images import Images
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
 """Special tokens of Qwen and GLM, which their configs call `..._token_id`."""
-REPLY_TAGS = frozenset({"<think>", "</think>", "<answer>", "</answer>"})
-"""Tags that are kept in a reply's text even if the tokenizer treats them as special tokens."""
+RESPONSE_TAGS = frozenset({"<think>", "</think>", "<answer>", "</answer>"})
+"""Tags that are kept in a response's text even if the tokenizer treats them as special tokens."""
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json")
 FIX = "copy the tokenizer, chat template and preprocessor_config.json of the model the weights are from"
 
@@ -41,7 +41,7 @@ FIX = "copy the tokenizer, chat template and preprocessor_config.json of the mod
 class Codec:
     """Tokenizer and image processor of one checkpoint.
 
-    `max_pixels` limits the size of an image; None uses the checkpoint's own limit. `end_ids` are end-of-reply tokens
+    `max_pixels` limits the size of an image; None uses the checkpoint's own limit. `end_ids` are end-of-response tokens
     besides the tokenizer's own, since GLM ends a turn with the token that begins the next one.
     """
 
@@ -69,9 +69,9 @@ class Codec:
         self.banned_ids = tuple(sorted({*placeholders, *padding}))
         """Ids that are never sampled and that are excluded from log-probabilities."""
         self._silent_ids = frozenset(
-            id_ for id_, t in tokenizer.added_tokens_decoder.items() if t.special and t.content not in REPLY_TAGS
+            id_ for id_, t in tokenizer.added_tokens_decoder.items() if t.special and t.content not in RESPONSE_TAGS
         )
-        self.pictures = Pictures(image_processor, self.max_pixels)
+        self.images = Images(image_processor, self.max_pixels)
 
     @classmethod
     def load(cls, path: str | Path, max_pixels: int | None = None) -> Codec:
@@ -109,7 +109,7 @@ class Codec:
         self.tokenizer.save_pretrained(path)
         processor = copy.copy(self.image_processor)
         if self.max_pixels:
-            processor.size = self.pictures.limits()
+            processor.size = self.images.limits()
             setattr(processor, MAX_PIXELS, self.max_pixels)
         processor.save_pretrained(path)
 
@@ -121,25 +121,25 @@ class Codec:
             raise ValueError(f"the prompt has {places} image placeholders but {len(images)} images were given")
         if not images:
             return tuple(ids)
-        counts = iter(map(self.pictures.tokens, images))
+        counts = iter(map(self.images.tokens, images))
         expanded: list[int] = []
         for token in ids:
             expanded.extend([token] * next(counts) if token == self.image_token_id else [token])
         return tuple(expanded)
 
-    def encode_reply(self, text: str) -> tuple[int, ...]:
-        """Ids of an assistant's reply, including an end token."""
+    def encode_response(self, text: str) -> tuple[int, ...]:
+        """Ids of an assistant's response, including an end token."""
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return tuple(ids) if ids and ids[-1] in self.end_ids else (*ids, self.eos_id)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of a reply, without special tokens."""
+        """Text of a response, without special tokens."""
         return self.tokenizer.decode([i for i in ids if i not in self._silent_ids])
 
     def pixels(self, png: bytes) -> tuple[np.ndarray, np.ndarray]:
         """Patches (N, D) float32 of a PNG, and their grid (3,): time, height and width in patches."""
-        patches, grid = self.pictures.patches(png)
-        return self.pictures.values([patches]).numpy(), grid
+        patches, grid = self.images.patches(png)
+        return self.images.values([patches]).numpy(), grid
 
     def collate(
         self,
@@ -161,9 +161,9 @@ class Codec:
             "attention_mask": mask,
             "mm_token_type_ids": (batch == self.image_token_id).long(),
         }
-        parts = [made.result() for made in self.pictures.prepare(png for row in images for png in row)]
+        parts = [made.result() for made in self.images.prepare(png for row in images for png in row)]
         if parts:
-            inputs["pixel_values"] = self.pictures.values([p for p, _ in parts], device)
+            inputs["pixel_values"] = self.images.values([p for p, _ in parts], device)
             inputs["image_grid_thw"] = torch.from_numpy(np.stack([g for _, g in parts]).astype(np.int64))
         return {name: tensor.to(device) for name, tensor in inputs.items()}
 

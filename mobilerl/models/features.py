@@ -83,9 +83,9 @@ class FrozenFeatures:
 
     @torch.no_grad()
     def _seen(self, pngs: Sequence[bytes]) -> list[Tensor]:
-        parts = [self._codec.pictures.patches(png) for png in pngs]
+        parts = [self._codec.images.patches(png) for png in pngs]
         grid = torch.stack([torch.as_tensor(g, dtype=torch.long) for _, g in parts]).to(self._device)
-        pixels = self._codec.pictures.values([p for p, _ in parts], self._device).to(self._tower.dtype)
+        pixels = self._codec.images.values([p for p, _ in parts], self._device).to(self._tower.dtype)
         merged = self._tower(pixels, grid_thw=grid).pooler_output.float()
         counts = (grid.prod(-1) // self._codec.merge).tolist()
         return [_unit(tokens.mean(0)).cpu() for tokens in torch.split(merged, counts)]

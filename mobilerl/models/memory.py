@@ -63,13 +63,13 @@ def _activations(config: Any, engine: EngineSection, max_new_tokens: int, screen
     """Bytes of activations for the largest micro-batch."""
     text, vision = config.get_text_config(), config.vision_config
     side = vision.patch_size * vision.spatial_merge_size
-    picture = screenshots * (engine.max_pixels or 2048 * 1024) // side**2
-    row = picture + TEXT_TOKENS + max_new_tokens
+    image = screenshots * (engine.max_pixels or 2048 * 1024) // side**2
+    row = image + TEXT_TOKENS + max_new_tokens
     tokens = max(engine.micro_batch_tokens, row)
     rows = tokens // row
     wide = 2 if engine.lora_rank else 4  # bytes per hidden state
     language = _tower(text.num_hidden_layers, text.hidden_size, text.intermediate_size, wide, tokens, engine)
-    patches = rows * picture * vision.spatial_merge_size**2
+    patches = rows * image * vision.spatial_merge_size**2
     tower = _tower(vision.depth, vision.hidden_size, vision.intermediate_size, wide, patches, engine)
     if engine.lora_rank:  # the vision tower has no gradient, so none of its activations are kept
         tower = _layer(vision.hidden_size, vision.intermediate_size) * patches

@@ -50,7 +50,7 @@ GRAMMAR = (
     'finish(message="',
     '")',
 )
-"""Parts of the reply format that are single tokens."""
+"""Parts of the response format that are single tokens."""
 MARKS = 40
 ROPE_THETA = 1e6
 WORD_MARK = "▁"
@@ -114,7 +114,7 @@ def is_tiny(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
-    """Adds the special tokens, the tokens of replies and marks, and the chat template."""
+    """Adds the special tokens, the tokens of responses and marks, and the chat template."""
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",

@@ -1,6 +1,6 @@
-"""Actions as text: replies, descriptions in words, swipes, and the possible actions on a screen.
+"""Actions as text: responses, descriptions in words, swipes, and the possible actions on a screen.
 
-Replies are parsed in `mobilerl.policy.parsing`.
+Responses are parsed in `mobilerl.policy.parsing`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mobilerl.policy.grammar import quote
 from mobilerl.policy.screen import Screen, shortened
 
 Grounding = Literal["box", "point", "mark"]
-"""How a reply refers to an element: by its box, a point on it, or its mark in the list."""
+"""How a response refers to an element: by its box, a point on it, or its mark in the list."""
 
 Direction = Literal["up", "down", "left", "right"]
 Distance = Literal["short", "medium", "long"]
@@ -28,8 +28,8 @@ MIDDLE = COORD_MAX // 2
 """Center of the screen in 0-999, where a swipe without an element starts."""
 
 
-def format_reply(action: Action, screen: Screen, grounding: Grounding, thought: str | None = None) -> str:
-    """Writes the reply that `parse_reply` reads as `action`, moved to the center of the element it hits.
+def format_response(action: Action, screen: Screen, grounding: Grounding, thought: str | None = None) -> str:
+    """Writes the response that `parse_response` reads as `action`, moved to the center of the element it hits.
 
     Box grounding writes the box of the smallest element around the point (an empty box if there is none). Raises
     ValueError for Invalid and, with mark grounding, for a point outside all marked elements.
@@ -37,13 +37,13 @@ def format_reply(action: Action, screen: Screen, grounding: Grounding, thought: 
     think = ""
     if thought is not None:
         if "</think>" in thought:
-            raise ValueError("format_reply: the thought contains </think>; remove it")
+            raise ValueError("format_response: the thought contains </think>; remove it")
         think = f"<think>{thought}</think>"
     return f"{think}<answer>{format_action(action, screen, grounding)}</answer>"
 
 
 def format_action(action: Action, screen: Screen, grounding: Grounding) -> str:
-    """Writes the call of a reply, without tags. Raises the same errors as `format_reply`."""
+    """Writes the call of a response, without tags. Raises the same errors as `format_response`."""
     match action:
         case Tap(x, y):
             return f'do(action="Tap", element={_element(x, y, screen, grounding)})'

@@ -44,7 +44,7 @@ class Actor(Protocol):
 
 
 class ModelActor:
-    """An actor that prompts a policy and parses its replies.
+    """An actor that prompts a policy and parses its responses.
 
     `fits` says whether a prompt is short enough for the policy. If it is not, the history is shortened; if even the
     screen alone is too long, the action is Invalid and the model is not called.
@@ -61,9 +61,9 @@ class ModelActor:
             return scripted(Invalid("the screen does not fit into the prompt", why=Why.PROMPT_TOO_LONG))
         messages, images = prompt
         completion = await self.policy.act(messages, images, self.sampling, key)
-        reply = self.context.parse(completion.text, screen)
-        action = explained(reply.action, completion, self.sampling.max_new_tokens)
-        return Decision(action, reply.thought, completion, tuple(images))
+        response = self.context.parse(completion.text, screen)
+        action = explained(response.action, completion, self.sampling.max_new_tokens)
+        return Decision(action, response.thought, completion, tuple(images))
 
     async def _prompt(
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen

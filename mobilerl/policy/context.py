@@ -13,7 +13,7 @@ from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.policy.actions import Grounding, describe
 from mobilerl.policy.formats import FORMATS
 from mobilerl.policy.formats.base import Message
-from mobilerl.policy.parsing import Reply
+from mobilerl.policy.parsing import Response
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.policy.screen import Screen, ScreenStyle
 from mobilerl.records import Step
@@ -29,7 +29,7 @@ _TASK, _SEEN = Task("", "", "", {}, 0, 1, ""), Observation(b"", 1080, 2400, "", 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An earlier turn of the episode: observation, reply and action."""
+    """An earlier turn of the episode: observation, response and action."""
 
     observation: Observation
     response: str
@@ -54,7 +54,7 @@ class ContextPolicy:
     screenshots: int = 2
     """Number of newest screenshots shown, the current one included."""
     history_thoughts: bool = True
-    """Whether to keep the thoughts of earlier replies."""
+    """Whether to keep the thoughts of earlier responses."""
     history_steps: int | None = None
     """Number of earlier turns shown as text; None for all."""
     screen_style: ScreenStyle = "mobilerl"
@@ -76,15 +76,15 @@ class ContextPolicy:
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Stop strings of a reply."""
+        """Stop strings of a response."""
         return FORMATS[self.format].stop
 
-    def parse(self, text: str, screen: Screen) -> Reply:
-        """Parses a reply to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
+    def parse(self, text: str, screen: Screen) -> Response:
+        """Parses a response to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
         return FORMATS[self.format].parse(text, screen, self)
 
-    def reply(self, action: Action, screen: Screen, thought: str | None = None) -> str:
-        """Writes the reply that `parse` reads as `action`. Raises ValueError if there is none."""
+    def write_response(self, action: Action, screen: Screen, thought: str | None = None) -> str:
+        """Writes the response that `parse` reads as `action`. Raises ValueError if there is none."""
         return FORMATS[self.format].render(action, screen, self, thought)
 
 

@@ -74,7 +74,7 @@ def parse_call(text: str) -> Call:
 
 
 def quote(text: str) -> str:
-    """Writes `text` as a STRING on one line. `</` is escaped, since a closing tag would end the reply."""
+    """Writes `text` as a STRING on one line. `</` is escaped, since a closing tag would end the response."""
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("</", "<\\/")
     return '"' + text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
 

@@ -1,8 +1,8 @@
 """Reads JSON objects, Python literals and calls as models write them. Nothing is executed.
 
-Published agents read replies with `json.loads`, `ast.literal_eval`, `eval` or regular expressions. This reader accepts
-the literals that any of them accepts: either kind of quotes, `true` and `True`, tuples, leading zeros, trailing commas,
-raw line breaks and unescaped quotation marks in texts. It rejects expressions, and whatever is not closed.
+Published agents read responses with `json.loads`, `ast.literal_eval`, `eval` or regular expressions. This reader
+accepts the literals that any of them accepts: either kind of quotes, `true` and `True`, tuples, leading zeros, trailing
+commas, raw line breaks and unescaped quotation marks in texts. It rejects expressions, and whatever is not closed.
 """
 
 from __future__ import annotations

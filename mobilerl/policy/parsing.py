@@ -1,6 +1,6 @@
-"""Parses a model's reply into an action.
+"""Parses a model's response into an action.
 
-A reply is `<think>...</think><answer>CALL</answer>`, where CALL is one of
+A response is `<think>...</think><answer>CALL</answer>`, where CALL is one of
 
     do(action="Tap", element=E)          do(action="Long Press", element=E)
     do(action="Type", text="...")        do(action="Launch", app="...")
@@ -61,7 +61,7 @@ _ANSWER_END = re.compile(r"</ans(?:wer)?>")
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     thought: str
     action: Action
 
@@ -76,20 +76,20 @@ class _View:
     height: int
 
 
-def parse_reply(text: str, screen: Screen | None, grounding: Grounding, width: int, height: int) -> Reply:
-    """Parses a reply; text that cannot be parsed gives `Invalid(reason)`. Never raises.
+def parse_response(text: str, screen: Screen | None, grounding: Grounding, width: int, height: int) -> Response:
+    """Parses a response; text that cannot be parsed gives `Invalid(reason)`. Never raises.
 
     The length of a swipe depends on `width` and `height` (px); `screen` is needed only for marks.
     """
-    thought, code, tagged = split_reply(text)
+    thought, code, tagged = split_response(text)
     try:
         action = _build(_call(code), _View(screen, grounding, width, height))
     except GrammarError as problem:
         action = Invalid(str(problem) if tagged else "there is no <answer> tag")
-    return Reply(thought, action)
+    return Response(thought, action)
 
 
-def split_reply(text: str) -> tuple[str, str, bool]:
+def split_response(text: str) -> tuple[str, str, bool]:
     """Returns thought, code, and whether there was an answer tag (without one, the code is the text after the thought).
 
     Tags may be unclosed (`</answer>` is a stop string), `<think>` may be missing (some chat templates put it into the

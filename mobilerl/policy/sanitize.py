@@ -1,7 +1,7 @@
-"""Escapes text that a tokenizer or the reply grammar would mistake for special tokens, tags or marks.
+"""Escapes text that a tokenizer or the response grammar would mistake for special tokens, tags or marks.
 
-A whole message keeps its own tags and marks (an earlier reply's `<answer>`, a screen's `name<7>`). In untrusted text,
-from an app or from an agent being judged, these are escaped as well before it becomes part of a message.
+A whole message keeps its own tags and marks (an earlier response's `<answer>`, a screen's `name<7>`). In untrusted
+text, from an app or from an agent being judged, these are escaped as well before it becomes part of a message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why replies could not be read as an action: a closed set of reasons, for metrics and results."""
+"""Why responses could not be read as an action: a closed set of reasons, for metrics and results."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from mobilerl.envs.base import Action, Invalid
 from mobilerl.records import Completion
 
 NO_PARSER = "start it without --tool-call-parser (vLLM: and without --enable-auto-tool-choice)"
-"""What to do about a server that takes calls out of replies."""
+"""What to do about a server that takes calls out of responses."""
 MANY = 0.1
-"""Share of unreadable replies above which they are shown on the terminal."""
+"""Share of unreadable responses above which they are shown on the terminal."""
 LONGEST_QUOTE = 500
-"""Maximum characters of a reply in results.json."""
+"""Maximum characters of a response in results.json."""
 
 
 class Why(StrEnum):
     """Reason for an invalid action. It is shorter than `Invalid.reason`, which is written for the model."""
 
     NO_TEXT = "no_text"
-    """The reply is empty."""
+    """The response is empty."""
     CUT_OFF = "cut_off"
-    """The reply reached the token limit (`agent.max_new_tokens`)."""
+    """The response reached the token limit (`agent.max_new_tokens`)."""
     NO_CALL = "no_call"
-    """The reply has no call of an action where its format wants one."""
+    """The response has no call of an action where its format wants one."""
     MALFORMED = "malformed"
     """The call or its arguments cannot be read."""
     UNKNOWN_ACTION = "unknown_action"
@@ -48,7 +48,7 @@ _SAID: Mapping[Why, tuple[str, ...]] = {
 
 
 def why(reason: str, completion: Completion, max_new_tokens: int) -> Why:
-    """The kind of the parser's `reason` for not reading a reply."""
+    """The kind of the parser's `reason` for not reading a response."""
     found = next((kind for kind, parts in _SAID.items() if any(part in reason for part in parts)), Why.MALFORMED)
     if found in (Why.NO_CALL, Why.MALFORMED):
         if completion.cut_off or len(completion.token_ids) >= max_new_tokens:
@@ -59,14 +59,14 @@ def why(reason: str, completion: Completion, max_new_tokens: int) -> Why:
 
 
 def explained(action: Action, completion: Completion, max_new_tokens: int) -> Action:
-    """The action that a parser read in a reply; an invalid one says why."""
+    """The action that a parser read in a response; an invalid one says why."""
     if not isinstance(action, Invalid):
         return action
     return replace(action, why=why(action.reason, completion, max_new_tokens))
 
 
 class Answer(Protocol):
-    """A reply and the action that was read in it."""
+    """A response and the action that was read in it."""
 
     @property
     def completion(self) -> Completion: ...
@@ -75,7 +75,7 @@ class Answer(Protocol):
 
 
 def counted(answers: Iterable[Answer]) -> dict[str, dict[str, int | str]]:
-    """`count` and `first` reply of those that could not be read, by reason."""
+    """`count` and `first` response of those that could not be read, by reason."""
     first: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for answer in answers:

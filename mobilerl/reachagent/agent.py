@@ -1,8 +1,8 @@
-"""Our agent on a page graph: queries, and the mapping of its replies to page actions.
+"""Our agent on a page graph: queries, and the mapping of its responses to page actions.
 
-Each action of ReachAgent is one reply of our agent, except `input`, which takes two: a tap on the field and typing. So
-a tap on a field is followed by a second query, on the same page with the field focused. If the agent types, the two
-replies form an input; otherwise the tap was a click, and the second reply is discarded.
+Each action of ReachAgent is one response of our agent, except `input`, which takes two: a tap on the field and typing.
+So a tap on a field is followed by a second query, on the same page with the field focused. If the agent types, the two
+responses form an input; otherwise the tap was a click, and the second response is discarded.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     query: Query
     completion: Completion
     action: Action
@@ -111,10 +111,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`action` is None for a reply that is not an action of the page. After a tap on a field there are two replies."""
+    """`action` is None for a response that is not an action of the page. After a tap on a field there are two
+    responses."""
 
     action: PageAction | None
-    replies: tuple[Reply, ...]
+    responses: tuple[Response, ...]
     turns: tuple[Turn, ...]
     """Turns so far, including that of the action."""
 
@@ -130,34 +131,34 @@ class PageAgent:
 
     async def _decide(self, queries: Sequence[Query]) -> list[Decision]:
         first = await self._ask(queries)
-        tapped = {i: box for i, reply in enumerate(first) if (box := self._tapped_field(reply)) is not None}
+        tapped = {i: box for i, response in enumerate(first) if (box := self._tapped_field(response)) is not None}
         again = [replace(queries[i], turns=self._turns(first[i]), focus=box) for i, box in tapped.items()]
         second = dict(zip(tapped, await self._ask(again), strict=True))
-        return [self._decision(reply, second.get(i)) for i, reply in enumerate(first)]
+        return [self._decision(response, second.get(i)) for i, response in enumerate(first)]
 
-    async def _ask(self, queries: Sequence[Query]) -> list[Reply]:
+    async def _ask(self, queries: Sequence[Query]) -> list[Response]:
         self.policy.expect(lambda: len(queries))
-        return list(await asyncio.gather(*(self._reply(query, f"{i:08d}") for i, query in enumerate(queries))))
+        return list(await asyncio.gather(*(self._response(query, f"{i:08d}") for i, query in enumerate(queries))))
 
-    async def _reply(self, query: Query, key: str) -> Reply:
+    async def _response(self, query: Query, key: str) -> Response:
         scene = self.scenes.see(query.page, query.focus)
         seen = scene.observation
         messages, images = build_messages(query.task, query.turns, seen, scene.screen, self.context)
         completion = await self.policy.act(messages, images, self.sampling, key)
-        reply = self.context.parse(completion.text, scene.screen)
-        action = explained(reply.action, completion, self.sampling.max_new_tokens)
-        return Reply(query, completion, action, reply.thought)
+        response = self.context.parse(completion.text, scene.screen)
+        action = explained(response.action, completion, self.sampling.max_new_tokens)
+        return Response(query, completion, action, response.thought)
 
-    def _tapped_field(self, reply: Reply) -> Box | None:
-        space = self.scenes.see(reply.query.page).space
-        hit = from_device(reply.action, space) if isinstance(reply.action, Tap) else None
+    def _tapped_field(self, response: Response) -> Box | None:
+        space = self.scenes.see(response.query.page).space
+        hit = from_device(response.action, space) if isinstance(response.action, Tap) else None
         return hit.box if hit and any(a.kind == "input" and a.box == hit.box for a in space) else None
 
-    def _turns(self, reply: Reply) -> tuple[Turn, ...]:
-        scene = self.scenes.see(reply.query.page, reply.query.focus)
-        return reply.query.turns_after(scene, reply.action, reply.completion.text, reply.thought)
+    def _turns(self, response: Response) -> tuple[Turn, ...]:
+        scene = self.scenes.see(response.query.page, response.query.focus)
+        return response.query.turns_after(scene, response.action, response.completion.text, response.thought)
 
-    def _decision(self, first: Reply, second: Reply | None) -> Decision:
+    def _decision(self, first: Response, second: Response | None) -> Decision:
         scene = self.scenes.see(first.query.page)
         if second is None:
             nowhere = isinstance(first.action, Type) and scene.focused is None  # typing needs a focused field

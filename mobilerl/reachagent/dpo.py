@@ -1,11 +1,11 @@
-"""Direct preference optimization on pairs of replies, on any engine; checkpointed and resumable.
+"""Direct preference optimization on pairs of responses, on any engine; checkpointed and resumable.
 
-The loss compares the two replies of a pair, which an engine may put into different micro-batches or processes. So a
-step has two parts. First all replies are scored without a gradient; `algorithms.losses.dpo_loss` gives the loss and, by
-autograd, its derivative with respect to each reply's log-probability. Then the engine's update takes these derivatives
-as constants:
+The loss compares the two responses of a pair, which an engine may put into different micro-batches or processes. So a
+step has two parts. First all responses are scored without a gradient; `algorithms.losses.dpo_loss` gives the loss and,
+by autograd, its derivative with respect to each response's log-probability. Then the engine's update takes these
+derivatives as constants:
 
-    loss(theta) = sum_i c_i log pi_theta(reply_i | prompt_i),   c_i = d dpo_loss / d log pi(reply_i | prompt_i)
+    loss(theta) = sum_i c_i log pi_theta(response_i | prompt_i),   c_i = d dpo_loss / d log pi(response_i | prompt_i)
 
 which has exactly DPO's gradient.
 
@@ -16,9 +16,9 @@ The pairs are stored in `pairs.jsonl` beside `screens/<sha256>.png` of the run d
 
     schema                      1
     id                          unique in the file
-    prompt_ids, images          the prompt of both replies; images are names of screens
-    chosen_ids, rejected_ids    the replies' tokens, including the end token if there is one
-    note                        for people: texts, levels, source of the rejected reply
+    prompt_ids, images          the prompt of both responses; images are names of screens
+    chosen_ids, rejected_ids    the responses' tokens, including the end token if there is one
+    note                        for people: texts, levels, source of the rejected response
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PAIRS_FILE, SCREENS = "pairs.jsonl", "screens"
 
 @dataclass(frozen=True, slots=True)
 class PreferencePair:
-    """Two replies to one prompt; `chosen` is the better one."""
+    """Two responses to one prompt; `chosen` is the better one."""
 
     id: str
     prompt_ids: tuple[int, ...]
@@ -68,7 +68,7 @@ class PreferencePair:
     note: Mapping[str, Any] = field(default_factory=dict)
 
     def samples(self) -> tuple[TrainingSample, TrainingSample]:
-        """The chosen and the rejected reply as samples for an engine; their rollout log-probabilities are zeros."""
+        """The chosen and the rejected response as samples for an engine; their rollout log-probabilities are zeros."""
         return self._sample("chosen", 0, self.chosen_ids), self._sample("rejected", 1, self.rejected_ids)
 
     def _sample(self, which: str, step: int, ids: tuple[int, ...]) -> TrainingSample:
@@ -98,14 +98,15 @@ def read_pairs(run_dir: Path) -> list[PreferencePair]:
 
 
 def score(engine: Engine, pairs: Sequence[PreferencePair]) -> Tensor:
-    """Computes (P, 2) float64: log pi(reply | prompt) of the chosen and rejected replies under the current weights."""
+    """Computes (P, 2) float64: log pi(response | prompt) of the chosen and rejected responses under the current
+    weights."""
     samples = [sample for pair in pairs for sample in pair.samples()]
     sums = [math.fsum(logp) for logp in engine.logprobs(samples)]
     return torch.tensor(sums, dtype=torch.float64).view(-1, 2)
 
 
 def weighted_likelihood(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """Objective of an engine: sum of the replies' log-probabilities weighted by their advantages."""
+    """Objective of an engine: sum of the responses' log-probabilities weighted by their advantages."""
     return (micro.advantage * action_logp(micro.logp, micro.mask)).sum(), {}
 
 

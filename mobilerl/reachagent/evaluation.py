@@ -13,21 +13,21 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from mobilerl.eval.report import EpisodeResult, build_results, invalid_replies
+from mobilerl.eval.report import EpisodeResult, build_results, invalid_responses
 from mobilerl.eval.statistics import Interval, cluster_bootstrap_interval, paired_difference, wilson_interval
 from mobilerl.policy.unreadable import counted
 from mobilerl.reachagent.actions import COMPLETE, PageAction
 from mobilerl.reachagent.agent import SUITE, PageAgent, Query, episode_task
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.metrics import MAX_STEPS, MEASURES, accuracy, iou_correct, text_correct
-from mobilerl.reachagent.replies import ReplyWriter, query_flows
+from mobilerl.reachagent.responses import ResponseWriter, query_flows
 from mobilerl.reachagent.rewards import advance, finished, first_state
 from mobilerl.reachagent.tasks import PageTask
 from mobilerl.records import Status
 
 
 def evaluate(
-    graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ReplyWriter, protocol: Mapping[str, Any]
+    graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ResponseWriter, protocol: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Evaluates the policy behind `agent` and returns the content of results.json."""
     answers = query_flows(agent, writer, tasks)
@@ -39,8 +39,8 @@ def evaluate(
         flows[task.id] = {"iou": [iou_correct(*s) for s in steps], "text": [text_correct(*s) for s in steps]}
     walks = walk(graph, tasks, agent)
     results = build_results(SUITE, protocol, [_episode(task, *walks[task.id]) for task in tasks])
-    asked = [reply for flow in answers.values() for _, decision in flow for reply in decision.replies]
-    unread = {"invalid_replies": invalid_replies([counted(asked)], len(asked))}
+    asked = [response for flow in answers.values() for _, decision in flow for response in decision.responses]
+    unread = {"invalid_replies": invalid_responses([counted(asked)], len(asked))}
     return results | unread | {"accuracy": accuracy(list(flows.values())), "flows": flows}
 
 

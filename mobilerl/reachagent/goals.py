@@ -93,5 +93,5 @@ def similar(first: Page, second: Page) -> bool:
     ours, theirs = ({(a.kind, a.name) for a in page.actions} for page in (first, second))
     if len(ours & theirs) < (1 - ELEMENT_DIFFERENCE) * len(ours | theirs):
         return False
-    pictures = first.screenshot, second.screenshot
-    return not all(pictures) or difference(*pictures) <= PIXEL_DIFFERENCE
+    images = first.screenshot, second.screenshot
+    return not all(images) or difference(*images) <= PIXEL_DIFFERENCE

@@ -24,8 +24,8 @@ MEASURES = {
 def iou_correct(predicted: PageAction | None, golden: PageAction) -> bool:
     """Whether the predicted box overlaps the enlarged golden box; actions without a box are compared by kind.
 
-    `predicted` is None for a reply that is not an action of the page. As published, only boxes count, so that another
-    action on the right element is correct.
+    `predicted` is None for a response that is not an action of the page. As published, only boxes count, so that
+    another action on the right element is correct.
     """
     if predicted is None or golden.box is None:
         return predicted is not None and predicted.kind == golden.kind

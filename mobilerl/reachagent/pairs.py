@@ -1,9 +1,9 @@
 """Preference pairs for DPO: the golden action at a step of a golden flow, and one of a lower level (ReachAgent 4.3).
 
 The rejected action is the agent's own if it is worse than the golden one, else a random worse action of A(P). A pair
-consists of the first replies of the two actions that differ, which share a prompt: for a click and an input on another
-field these are the taps, for two texts in one field the typing after the tap. The agent's own reply is used token by
-token; a random action is written like a golden one.
+consists of the first responses of the two actions that differ, which share a prompt: for a click and an input on
+another field these are the taps, for two texts in one field the typing after the tap. The agent's own response is used
+token by token; a random action is written like a golden one.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from mobilerl.reachagent.actions import PageAction, from_device, same_action
 from mobilerl.reachagent.agent import Decision, PageAgent, Query
 from mobilerl.reachagent.dpo import PreferencePair
 from mobilerl.reachagent.graph import PageGraph
-from mobilerl.reachagent.replies import INEXPRESSIBLE, UNKNOWN_WORDS, ReplyWriter, has_unknown_tokens, query_flows
+from mobilerl.reachagent.responses import INEXPRESSIBLE, UNKNOWN_WORDS, ResponseWriter, has_unknown_tokens, query_flows
 from mobilerl.reachagent.rewards import Level, State, advance, distances, first_state, level
 from mobilerl.reachagent.tasks import PageTask
 from mobilerl.sft.samples import Sample
 
-INVALID_REPLIES = "agent: not an action of the page"
-IDENTICAL = "the replies are identical"
+INVALID_RESPONSES = "agent: not an action of the page"
+IDENTICAL = "the responses are identical"
 
 
 @dataclass(frozen=True, slots=True)
 class ActionPair:
     """Pair of actions at step `step` of a golden flow, where `chosen` has a higher level than `rejected`.
 
-    `rejected` is None for a reply of the agent that is not an action of the page.
+    `rejected` is None for a response of the agent that is not an action of the page.
     """
 
     step: int
@@ -76,43 +76,43 @@ def _with_texts(space: Sequence[PageAction], golden_text: str, rng: random.Rando
 
 
 def preference_pairs(
-    graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ReplyWriter, codec: Codec, seed: int
+    graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ResponseWriter, codec: Codec, seed: int
 ) -> tuple[list[PreferencePair], Counter[str]]:
-    """Makes pairs of replies; returns them with counts of pairs by source and of steps without a pair by reason."""
+    """Makes pairs of responses; returns them with counts of pairs by source and of steps without a pair by reason."""
     answers = query_flows(agent, writer, tasks)
     counts: Counter[str] = Counter()
     made: list[PreferencePair] = []
     for task in tasks:
         decisions = answers[task.id]
         own = [decision.action for _, decision in decisions]
-        counts[INVALID_REPLIES] += own.count(None)
+        counts[INVALID_RESPONSES] += own.count(None)
         pairs = action_pairs(graph, task, own, seed)
         counts["no worse action"] += len(own) - len(pairs)
         for pair in pairs:
             counts[pair.source] += 1
-            if found := _reply_pair(task, pair, *decisions[pair.step], writer, codec, counts):
+            if found := _response_pair(task, pair, *decisions[pair.step], writer, codec, counts):
                 made.append(found)
     counts["pairs"] = len(made)
     return made, +counts
 
 
-def _reply_pair(
+def _response_pair(
     task: PageTask,
     pair: ActionPair,
     query: Query,
     decision: Decision,
-    writer: ReplyWriter,
+    writer: ResponseWriter,
     codec: Codec,
     counts: Counter[str],
 ) -> PreferencePair | None:
-    """Makes a pair of replies; None, counted by reason, if the actions cannot be distinguished or written."""
+    """Makes a pair of responses; None, counted by reason, if the actions cannot be distinguished or written."""
     better = writer.write(query, pair.chosen)
     if pair.source == "agent":
-        worse = [(reply.action, reply.completion.token_ids) for reply in decision.replies]
+        worse = [(response.action, response.completion.token_ids) for response in decision.responses]
     else:
-        assert pair.rejected is not None  # only that of a reply of the agent can be
+        assert pair.rejected is not None  # only that of a response of the agent can be
         written = writer.write(query, pair.rejected)
-        worse = [(w.step.action, codec.encode_reply(w.reply(writer.context))) for w in written]
+        worse = [(w.step.action, codec.encode_response(w.write_response(writer.context))) for w in written]
     if not better or not worse:
         counts[INEXPRESSIBLE] += 1
         return None
@@ -129,7 +129,7 @@ def _reply_pair(
         "task": task.instruction,
         "page": query.page,
         "source": pair.source,
-        "chosen": better[k].reply(writer.context),
+        "chosen": better[k].write_response(writer.context),
         "rejected": codec.decode(rejected_ids),
         "chosen_level": pair.chosen_level.name.lower(),
         "rejected_level": pair.rejected_level.name.lower(),

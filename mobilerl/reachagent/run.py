@@ -29,7 +29,7 @@ from mobilerl.reachagent.evaluation import evaluate, table
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.metrics import MAX_STEPS
 from mobilerl.reachagent.pairs import preference_pairs
-from mobilerl.reachagent.replies import ReplyWriter, flow_samples, has_unknown_tokens
+from mobilerl.reachagent.responses import ResponseWriter, flow_samples, has_unknown_tokens
 from mobilerl.reachagent.tasks import TaskSet
 from mobilerl.records.engine import Sampling
 from mobilerl.sft.checks import check as check_sft
@@ -60,7 +60,7 @@ class ReachAgentRun(SftRun):
         super().__init__(recipe, run_dir)
         self.base_path = Path(recipe.model)
         self.codec = Codec.load(self.base_path, recipe.engine.max_pixels)
-        self.context = make_context(recipe.agent, self.codec.pictures.size_seen)
+        self.context = make_context(recipe.agent, self.codec.images.size_seen)
 
     @cached_property
     def graph(self) -> PageGraph:
@@ -71,8 +71,8 @@ class ReachAgentRun(SftRun):
         return page_tasks(self.graph, self.recipe.pages.walks, self.seed, self.run_dir / "pages", say)
 
     @cached_property
-    def writer(self) -> ReplyWriter:
-        return ReplyWriter(Scenes(self.graph), self.context)
+    def writer(self) -> ResponseWriter:
+        return ResponseWriter(Scenes(self.graph), self.context)
 
     # --- stage 1 ---------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class ReachAgentRun(SftRun):
     # --- stage 2 ---------------------------------------------------------------------------------------------
 
     def preferences(self, stage1: Path) -> list[PreferencePair]:
-        """Pairs of replies from the stage-1 policy on the navigation tasks of the training set."""
+        """Pairs of responses from the stage-1 policy on the navigation tasks of the training set."""
         if (self.run_dir / PAIRS_FILE).is_file():
             say("preference pairs: already there")
             return read_pairs(self.run_dir)

@@ -42,7 +42,7 @@ class Completion:
     version: int
     text: str
     cut_off: bool = False
-    """Whether a model server said that the reply reached the token limit."""
+    """Whether a model server said that the response reached the token limit."""
 
 
 @dataclass(frozen=True, slots=True)

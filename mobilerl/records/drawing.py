@@ -1,4 +1,4 @@
-"""Draws an episode as one picture: its screens side by side, with touches marked and the actions below."""
+"""Draws an episode as one image: its screens side by side, with touches marked and the actions below."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ FONT = ImageFont.load_default(TEXT)
 
 
 def draw_episode(trajectory: Trajectory) -> Image.Image | None:
-    """Returns the picture, with the instruction and the outcome above it; None for an episode without screenshots."""
+    """Returns the image, with the instruction and the outcome above it; None for an episode without screenshots."""
     screens = [_draw_step(step) for step in trajectory.steps if step.observation.screenshot]
     if not screens:
         return None
     width = MARGIN + sum(screen.width + MARGIN for screen in screens)
     head = TEXT + 2 * MARGIN
-    picture = Image.new("RGB", (width, head + screens[0].height), "white")
+    image = Image.new("RGB", (width, head + screens[0].height), "white")
     outcome = "success" if trajectory.success else str(trajectory.status)
     about = f"{outcome}, reward {trajectory.reward:g}: {trajectory.task.instruction}"
-    ImageDraw.Draw(picture).text((MARGIN, MARGIN), _fitting(about, width), "black", FONT)
+    ImageDraw.Draw(image).text((MARGIN, MARGIN), _fitting(about, width), "black", FONT)
     left = MARGIN
     for screen in screens:
-        picture.paste(screen, (left, head))
+        image.paste(screen, (left, head))
         left += screen.width + MARGIN
-    return picture
+    return image
 
 
 def _draw_step(step: Step) -> Image.Image:
     seen = step.observation
     scale = HEIGHT / seen.height
     screen = seen.image.convert("RGB").resize((round(seen.width * scale), HEIGHT))
-    picture = Image.new("RGB", (screen.width, HEIGHT + TEXT + 2 * MARGIN), "white")
-    picture.paste(screen)
-    draw, action = ImageDraw.Draw(picture), step.action
+    image = Image.new("RGB", (screen.width, HEIGHT + TEXT + 2 * MARGIN), "white")
+    image.paste(screen)
+    draw, action = ImageDraw.Draw(image), step.action
 
     def at(x: int, y: int) -> tuple[float, float]:
         return x * screen.width / COORD_MAX, y * HEIGHT / COORD_MAX
@@ -49,7 +49,7 @@ def _draw_step(step: Step) -> Image.Image:
         draw.line([at(action.x, action.y), at(action.x2, action.y2)], TOUCH, 4)
     words = [action.kind, *(getattr(action, name, "") for name in ("text", "app", "message", "reason"))]
     draw.text((0, HEIGHT + MARGIN), _fitting(" ".join(filter(None, words)), screen.width), "black", FONT)
-    return picture
+    return image
 
 
 def _fitting(text: str, width: int) -> str:

@@ -24,7 +24,7 @@ ADAM_BETAS = (0.9, 0.98)
 
 
 ANSWER_END = "</answer>"
-"""Tag that ends a reply in mobilerl's own format."""
+"""Tag that ends a response in mobilerl's own format."""
 
 
 @dataclass(frozen=True, slots=True)

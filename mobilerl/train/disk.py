@@ -24,7 +24,7 @@ DEVICE_SCREEN_BYTES = 700e3
 LORA_SHARE = 5e-4
 """Parameters of an adapter per rank, as a share of those of its base: Qwen2.5-VL-3B has this, larger models less."""
 STEP_BYTES = 20e3
-"""Size of a step in trajectories/*.jsonl (assumed): the screen's XML, the prompt's tokens, the reply."""
+"""Size of a step in trajectories/*.jsonl (assumed): the screen's XML, the prompt's tokens, the response."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Mirror:
     def log(self, row: Row) -> None:
         """Shows a line of metrics.jsonl."""
 
-    def pictures(self, iteration: int, pictures: Sequence[Image.Image]) -> None:
+    def images(self, iteration: int, images: Sequence[Image.Image]) -> None:
         """Shows episodes of an iteration."""
 
     def alert(self, title: str, text: str, level: Level) -> None:
@@ -43,8 +43,8 @@ class Guarded(Mirror):
     def log(self, row: Row) -> None:
         self._try(lambda: self._mirror.log(row))
 
-    def pictures(self, iteration: int, pictures: Sequence[Image.Image]) -> None:
-        self._try(lambda: self._mirror.pictures(iteration, pictures))
+    def images(self, iteration: int, images: Sequence[Image.Image]) -> None:
+        self._try(lambda: self._mirror.images(iteration, images))
 
     def alert(self, title: str, text: str, level: Level) -> None:
         self._try(lambda: self._mirror.alert(title, text, level))

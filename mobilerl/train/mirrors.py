@@ -1,4 +1,4 @@
-"""Mirrors of metrics and pictures of episodes outside the run directory: wandb, TensorBoard, Trackio and Prometheus."""
+"""Mirrors of metrics and images of episodes outside the run directory: wandb, TensorBoard, Trackio and Prometheus."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class TensorBoard(Mirror):
             self._writer.add_scalar(key, value, row["iteration"])
         self._writer.flush()
 
-    def pictures(self, iteration: int, pictures: Sequence[Image.Image]) -> None:
-        for number, picture in enumerate(pictures):
-            self._writer.add_image(f"episodes/{number}", np.asarray(picture), iteration, dataformats="HWC")
+    def images(self, iteration: int, images: Sequence[Image.Image]) -> None:
+        for number, image in enumerate(images):
+            self._writer.add_image(f"episodes/{number}", np.asarray(image), iteration, dataformats="HWC")
         self._writer.flush()
 
     def close(self, end: End = "finished") -> None:
@@ -87,10 +87,10 @@ class Trackio(Mirror):
     def log(self, row: Row) -> None:
         self._run.log(numbers(row), step=row["iteration"])
 
-    def pictures(self, iteration: int, pictures: Sequence[Image.Image]) -> None:
+    def images(self, iteration: int, images: Sequence[Image.Image]) -> None:
         import trackio
 
-        self._run.log({f"episodes/{n}": trackio.Image(picture) for n, picture in enumerate(pictures)}, step=iteration)
+        self._run.log({f"episodes/{n}": trackio.Image(image) for n, image in enumerate(images)}, step=iteration)
 
     def close(self, end: End = "finished") -> None:
         self._run.finish()

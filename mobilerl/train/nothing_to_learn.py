@@ -10,7 +10,7 @@ from mobilerl.records import Group
 AGAIN = 20
 """Iterations in a row after which it is said again."""
 INVALID, TRUNCATED = 0.1, 0.5
-"""Share of unreadable replies, and of episodes that used up their steps, above which these are named."""
+"""Share of unreadable responses, and of episodes that used up their steps, above which these are named."""
 EASIER, HARDER = "easier tasks (tasks.templates)", "harder tasks (tasks.templates)"
 
 
@@ -55,6 +55,6 @@ def _after_failures(metrics: Mapping[str, Any]) -> str:
         advice.append("more steps per episode")
     if invalid is not None and invalid > INVALID:
         advice.append(
-            f"another agent.format or more agent.max_new_tokens, as {invalid:.0%} of the replies are unreadable"
+            f"another agent.format or more agent.max_new_tokens, as {invalid:.0%} of the responses are unreadable"
         )
     return "; ".join(advice)

@@ -182,7 +182,7 @@ def _parts(metrics: Mapping[str, Any], quarantined: Sequence[str]) -> list[str]:
     if held_out:
         parts.append(f"held out: {', '.join(held_out)}")
     if (rate := metrics.get("rollout/invalid_rate") or 0.0) > MANY:
-        parts.append(f"unreadable replies {rate:.0%} ({_reasons(metrics)})")
+        parts.append(f"unreadable responses {rate:.0%} ({_reasons(metrics)})")
     if tasks := _counts(metrics, "curriculum", ("active", "cooling", "removed")):
         parts.append(f"tasks {tasks}")
     if faults := _counts(metrics, "fleet", ("quarantined", "replaced", "failures")):
@@ -196,7 +196,7 @@ def _parts(metrics: Mapping[str, Any], quarantined: Sequence[str]) -> list[str]:
 
 
 def _reasons(metrics: Mapping[str, Any]) -> str:
-    """Shares of the reasons for invalid replies, largest first: `no_call 30%, cut_off 4%`."""
+    """Shares of the reasons for invalid responses, largest first: `no_call 30%, cut_off 4%`."""
     found = {name.removeprefix(INVALID): rate for name, rate in metrics.items() if name.startswith(INVALID) and rate}
     return ", ".join(f"{why} {rate:.0%}" for why, rate in sorted(found.items(), key=lambda item: -item[1]))
 

@@ -88,7 +88,7 @@ def _end(error: BaseException | None) -> End:
 
 
 class Tracker:
-    """Appends each iteration's metrics to `run_dir/metrics.jsonl`; mirrors them and pictures of episodes."""
+    """Appends each iteration's metrics to `run_dir/metrics.jsonl`; mirrors them and images of episodes."""
 
     def __init__(
         self, run_dir: Path | str, settings: TrackingSection | None = None, config: Mapping[str, Any] | None = None
@@ -129,9 +129,9 @@ class Tracker:
     def episodes(self, iteration: int, trajectories: Iterable[Trajectory]) -> None:
         """Shows episodes that have screenshots in the mirrors."""
         if mirrors := self._opened():
-            pictures = [picture for picture in map(draw_episode, trajectories) if picture is not None]
+            images = [image for image in map(draw_episode, trajectories) if image is not None]
             for mirror in mirrors:
-                mirror.pictures(iteration, pictures)
+                mirror.images(iteration, images)
 
     def truncate_after(self, iteration: int) -> None:
         """Drops all later iterations, which a resumed run writes again."""

@@ -81,10 +81,10 @@ class Wandb(Mirror):
     def log(self, row: Row) -> None:
         self._run.log({key: value for key, value in row.items() if value is not None})
 
-    def pictures(self, iteration: int, pictures: Sequence[Image.Image]) -> None:
+    def images(self, iteration: int, images: Sequence[Image.Image]) -> None:
         from wandb import Image as WandbImage
 
-        self._run.log({"iteration": iteration, "episodes": [WandbImage(picture) for picture in pictures]})
+        self._run.log({"iteration": iteration, "episodes": [WandbImage(image) for image in images]})
 
     def alert(self, title: str, text: str, level: Level) -> None:
         if self._alerts:

@@ -10,7 +10,7 @@ from mobilerl.envs.base import COORD_MAX
 from mobilerl.policy.screen import Element, Screen, parse_screen, shortened
 
 MAX_BARS = 160
-"""Maximum number of bars for the log-probabilities of a reply, each the minimum of its tokens."""
+"""Maximum number of bars for the log-probabilities of a response, each the minimum of its tokens."""
 MAX_TEXT = 300
 """Maximum characters shown of an element's text."""
 Decode = Callable[[Sequence[int]], str]
@@ -27,22 +27,22 @@ def step_for_page(
     Raises KeyError or TypeError for a step that is not in the format of docs/files.md.
     """
     observation, completion = step["observation"], step["completion"]
-    logprobs, picture = completion["logprobs"], observation["screenshot"]
+    logprobs, image = completion["logprobs"], observation["screenshot"]
     width, height = observation["width"], observation["height"]
     screen = parse_screen(observation["xml"], width, height)
     shown = {
-        "screen": picture if _SCREEN.fullmatch(picture) else "",
+        "screen": image if _SCREEN.fullmatch(image) else "",
         "width": width,
         "height": height,
         "app": observation["app"],
         "thought": step["thought"],
-        "reply": completion["text"],
+        "response": completion["text"],
         "action": step["action"],
         "element": touched_element(screen, step["action"]),
         "timings": {name: round(seconds, 4) for name, seconds in step["timings"].items()},
         "note": step.get("note", ""),
         "prompt_tokens": len(completion["prompt_ids"]),
-        "reply_tokens": len(completion["token_ids"]),
+        "response_tokens": len(completion["token_ids"]),
         "images": len(step["images"]),
         "logprob": round(sum(logprobs), 4) if logprobs else None,
         "logprobs": _bars(logprobs),

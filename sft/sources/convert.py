@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from PIL import Image
 
 from mobilerl.envs.base import COORD_MAX
-from mobilerl.envs.device import MOST_PIXELS, PICTURE_ERRORS, PNG_SIGNATURE
+from mobilerl.envs.device import IMAGE_ERRORS, MOST_PIXELS, PNG_SIGNATURE
 from mobilerl.policy.sanitize import encodable
 from mobilerl.sft.sources.report import Counts, Reject
 from mobilerl.sft.sources.schema import Demonstration, RecordedStep
@@ -101,7 +101,7 @@ def checked_png(data: bytes, width: int, height: int) -> bytes:
                 raise Reject("screenshot has another size than stated")
             image.load()
             return data if data.startswith(PNG_SIGNATURE) else _as_png(image)
-    except PICTURE_ERRORS:
+    except IMAGE_ERRORS:
         raise Reject("screenshot does not decode") from None
 
 
@@ -118,7 +118,7 @@ def size_of(data: bytes) -> tuple[int, int]:
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             return image.size
-    except PICTURE_ERRORS:
+    except IMAGE_ERRORS:
         raise Reject("screenshot does not decode") from None
 
 

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from mobilerl.envs.base import Action, Invalid, LongPress, Observation, Tap, Task
-from mobilerl.policy.actions import describe, format_reply
+from mobilerl.policy.actions import describe, format_response
 from mobilerl.policy.context import ContextPolicy, Turn
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen, parse_screen
@@ -16,7 +16,7 @@ from mobilerl.sft.sources.report import Counts
 
 NO_LIST = "no list of screen elements, which mark grounding needs"
 NO_MARK = "no mark stands for the touched element"
-INEXPRESSIBLE = "action cannot be written as a reply"
+INEXPRESSIBLE = "action cannot be written as a response"
 CONTROL_TOKEN = "text with a control token of the model or a lone surrogate"
 _USES = {"tap": {"click", "check", "edit"}, "long_press": {"long-click"}}
 """Element actions, one of which is needed for a touch to refer to the whole element."""
@@ -41,7 +41,7 @@ class RecordedStep:
     """An instruction for this step only, if the source has one."""
     thought: str = ""
     response: str = ""
-    """A policy's reply; "" for a human step."""
+    """A policy's response; "" for a human step."""
     note: str = ""
     """Why the phone did not carry out the action; "" if it did."""
     reject: str = ""
@@ -72,8 +72,8 @@ class SourceStep(ExpertStep):
         shown = context if self.listed else replace(context, screen_style="none")
         return ExpertStep.messages(self, shown)
 
-    def reply(self, context: ContextPolicy, thought: str | None = None) -> str:
-        return reply_of(self.action, self.screen, context, thought)
+    def write_response(self, context: ContextPolicy, thought: str | None = None) -> str:
+        return write_recorded(self.action, self.screen, context, thought)
 
 
 def recorded_task(source: str, episode: str, goal: str, steps: int, app: str = "", feasible: bool = True) -> Task:
@@ -119,25 +119,25 @@ def _screen(xml: str, width: int, height: int) -> Screen:
     return parse_screen(xml, width, height) if xml else Screen((), width, height)
 
 
-def reply_of(action: Action, screen: Screen, context: ContextPolicy, thought: str | None = None) -> str:
-    """The reply for a recorded action, which must touch the same element.
+def write_recorded(action: Action, screen: Screen, context: ContextPolicy, thought: str | None = None) -> str:
+    """The response for a recorded action, which must touch the same element.
 
-    A reply that names an element touches its center; if another element is there, the reply gives the exact point
+    A response that names an element touches its center; if another element is there, the response gives the exact point
     instead. Raises ValueError if the action cannot be expressed, such as a touch for which no mark stands.
     """
-    written = context.reply(action, screen, thought)
+    written = context.write_response(action, screen, thought)
     if context.format != "mobilerl" or not isinstance(action, Tap | LongPress):  # the other formats write points
         return written
     if _touches_same_element(written, action, screen, context):
         return written
     if context.grounding == "mark":
         raise ValueError(NO_MARK)
-    return context.reply(action, Screen((), screen.width, screen.height), thought)
+    return context.write_response(action, Screen((), screen.width, screen.height), thought)
 
 
 def _touches_same_element(written: str, touch: Tap | LongPress, screen: Screen, context: ContextPolicy) -> bool:
     touched = screen.at(touch.x, touch.y)
-    if touched is None:  # the reply names no element
+    if touched is None:  # the response names no element
         return True
     read = context.parse(written, screen).action
     same = isinstance(read, Tap | LongPress) and screen.at(read.x, read.y) is touched
@@ -145,10 +145,10 @@ def _touches_same_element(written: str, touch: Tap | LongPress, screen: Screen, 
 
 
 def _written(step: RecordedStep, screen: Screen, context: ContextPolicy) -> tuple[str, str]:
-    """The reason for rejecting the step ("" for none), and its reply in the history of later steps.
+    """The reason for rejecting the step ("" for none), and its response in the history of later steps.
 
     The history uses the context's format, even if a policy replied in another one. Published formats write it when the
-    prompt is built, in the size at which the model sees the screenshot; the reply is then "".
+    prompt is built, in the size at which the model sees the screenshot; the response is then "".
     """
     if isinstance(step.action, Invalid):
         return step.reject or INEXPRESSIBLE, step.response
@@ -157,15 +157,15 @@ def _written(step: RecordedStep, screen: Screen, context: ContextPolicy) -> tupl
     if ours and context.grounding == "mark" and not step.listed:
         reason = reason or NO_LIST
     try:
-        written = reply_of(step.action, screen, context)
+        written = write_recorded(step.action, screen, context)
     except ValueError:
         if not ours:
             return reason or INEXPRESSIBLE, ""
-        return reason or NO_MARK, step.response or format_reply(step.action, screen, "point")
+        return reason or NO_MARK, step.response or format_response(step.action, screen, "point")
     if context.parse(written, screen).action.kind != step.action.kind:
         return reason or INEXPRESSIBLE, (step.response or written) if ours else ""
     texts = "".join(value for value in astuple(step.action) if isinstance(value, str))
-    if escape_tokens(texts) != texts:  # unlike prompts, replies are not cleaned
+    if escape_tokens(texts) != texts:  # unlike prompts, responses are not cleaned
         reason = reason or CONTROL_TOKEN
     if not ours:
         return reason, ""

@@ -66,7 +66,7 @@ def _step(step: Step) -> RecordedStep:
     seen = step.observation
     reject = ""
     if isinstance(step.action, Invalid):
-        reject = "the policy's reply could not be parsed"
+        reject = "the policy's response could not be parsed"
     elif step.note:
         reject = "the phone did not carry out the action"
     check_size(seen.width, seen.height)

@@ -57,7 +57,7 @@ FLAGS = [
 ROUNDING = 4e-6
 """Largest gap of probabilities that float32 explains: of a policy as sharp as this one, one evaluation is up to 8e-7
 away from the same weights in float64. An untrained one stays below 1e-6 (test_verl_engine.py); old weights
-or another picture give 1e-3 and more."""
+or another image give 1e-3 and more."""
 START_S, RUN_S = 600, 1800
 """Time limits of the cluster's start and of one call of the recipe."""
 

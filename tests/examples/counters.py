@@ -122,15 +122,15 @@ class CounterEnv:
     def _observe(self) -> Observation:
         """Draws the screenshot and the XML from one description, so they always agree."""
         shown = {str(self._value): (0, 60, 180, 160)} | BUTTONS
-        picture = Image.new("RGB", (WIDTH, HEIGHT), "white")
+        image = Image.new("RGB", (WIDTH, HEIGHT), "white")
         nodes = []
         for text, (left, top, right, end) in shown.items():
-            ImageDraw.Draw(picture).text((left + 20, top + 30), text, "black")
+            ImageDraw.Draw(image).text((left + 20, top + 30), text, "black")
             nodes.append(
                 f'<node class="android.widget.Button" text="{text}" clickable="{str(text in BUTTONS).lower()}" '
                 f'enabled="true" bounds="[{left},{top}][{right},{end}]"/>'
             )
         png = io.BytesIO()
-        picture.save(png, "PNG")
+        image.save(png, "PNG")
         xml = f"<hierarchy>{''.join(nodes)}</hierarchy>"
         return Observation(png.getvalue(), WIDTH, HEIGHT, xml, "Counter", self._steps)

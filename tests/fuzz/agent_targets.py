@@ -1,4 +1,4 @@
-"""What comes from a model or an app: replies, UI dumps, verdicts, and texts that are quoted in prompts."""
+"""What comes from a model or an app: responses, UI dumps, verdicts, and texts that are quoted in prompts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mobilerl.envs.phone.apps.catalogue import APPS
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.judge.verdict import read_verdict
-from mobilerl.policy.actions import candidates, format_reply
+from mobilerl.policy.actions import candidates, format_response
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.formats import FORMATS
-from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.parsing import parse_response
 from mobilerl.policy.screen import Element, Screen, parse_screen
 from mobilerl.viewer.steps import touched_element
 
@@ -35,7 +35,7 @@ DUMP = _dump()
 SCREEN = parse_screen(DUMP, WIDTH, HEIGHT)
 FOCUSED = Screen((Element(1, "EditText", ("edit",), ("focused",), "Name", (0, 0, 999, 99), 0),), WIDTH, HEIGHT)
 
-# --- replies -----------------------------------------------------------------------------------------------------
+# --- responses -----------------------------------------------------------------------------------------------------
 
 CALLS = (
     'do(action="Tap", element=[1,2,30,40])',
@@ -48,17 +48,17 @@ CALLS = (
     "do(action='Launch', app='Maps')",
     '```python\ndo(action="Long Press", element=[1,2])\n```',
 )
-REPLIES = [*CALLS, *(f"<think>because</think><answer>{call}</answer>" for call in CALLS)]
+RESPONSES = [*CALLS, *(f"<think>because</think><answer>{call}</answer>" for call in CALLS)]
 PIECES = [
     *"""do( finish( action= element= " ' \\ [ ] < > ( ) , = ``` <think> </think> <answer> </answer>""".split(),
     *("__import__('os').system('x')", "99999999999", "-1", "1.5"),
 ]
 
 
-def _reply(example: tuple[str, str]) -> None:
+def _response(example: tuple[str, str]) -> None:
     text, grounding = example
-    reply = parse_reply(text, SCREEN, grounding, WIDTH, HEIGHT)
-    action = reply.action
+    response = parse_response(text, SCREEN, grounding, WIDTH, HEIGHT)
+    action = response.action
     if isinstance(action, Invalid):
         assert "\n" not in action.reason and len(action.reason) < 300
         assert not CONTROL.search(action.reason), action.reason
@@ -66,15 +66,18 @@ def _reply(example: tuple[str, str]) -> None:
     numbers = {Tap: ("x", "y"), LongPress: ("x", "y"), Swipe: ("x", "y", "x2", "y2")}.get(type(action), ())
     assert all(0 <= getattr(action, name) <= COORD_MAX for name in numbers)
     if grounding == "point" or not numbers:
-        written = format_reply(action, SCREEN, grounding)
-        assert parse_reply(written, SCREEN, grounding, WIDTH, HEIGHT).action == action
+        written = format_response(action, SCREEN, grounding)
+        assert parse_response(written, SCREEN, grounding, WIDTH, HEIGHT).action == action
 
 
-# --- replies in published formats --------------------------------------------------------------------------------
+# --- responses in published formats --------------------------------------------------------------------------------
 
 ACTIONS = (Tap(1, 2), Swipe(1, 2, 3, 4), Type('a "b"\n'), Launch("Maps"), Back(), Finish("it's 5"))
 PUBLISHED = {name: ContextPolicy(format=name) for name in FORMATS if name != "mobilerl"}
-WRITTEN = {name: [policy.reply(action, FOCUSED, "because") for action in ACTIONS] for name, policy in PUBLISHED.items()}
+WRITTEN = {
+    name: [policy.write_response(action, FOCUSED, "because") for action in ACTIONS]
+    for name, policy in PUBLISHED.items()
+}
 LITERALS = [
     *("True", "null", "007", "1e999", "NaN", "(1, 2)", "{{", "}}", "'", '"', "', '", '", "', ")\n\n", "</action>"),
     *("<tool_call>", "<|begin_of_box|>", "Action:", "do(action=", "finish(", "__import__('os').system('x')", "\\u00"),
@@ -149,8 +152,10 @@ def _verdict(text: str) -> None:
 
 
 TARGETS = [
-    Target("reply", st.tuples(damaged_text(REPLIES, PIECES), st.sampled_from(["box", "point", "mark"])), _reply),
-    Target("published reply", DAMAGED, _published),
+    Target(
+        "response", st.tuples(damaged_text(RESPONSES, PIECES), st.sampled_from(["box", "point", "mark"])), _response
+    ),
+    Target("published response", DAMAGED, _published),
     Target("screen", st.tuples(DUMPS, st.integers(1, 4000), st.integers(1, 4000)), _screen),
     Target("verdict", damaged_text(VERDICTS, ["Status:", "success", "failure", "<think>", "</think>"]), _verdict),
 ]

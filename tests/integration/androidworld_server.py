@@ -167,8 +167,8 @@ class StandIn:
         return SUCCESS
 
     def do_screenshot(self, wait_to_stabilize: str) -> dict[str, Any]:
-        picture = Image.open(io.BytesIO(self.transport.exec_out(("screencap", "-p")))).convert("RGB")
-        row, data = 3 * picture.width, list(picture.tobytes())
+        image = Image.open(io.BytesIO(self.transport.exec_out(("screencap", "-p")))).convert("RGB")
+        row, data = 3 * image.width, list(image.tobytes())
         rows = [data[i : i + row] for i in range(0, len(data), row)]
         return {"pixels": [[line[i : i + 3] for i in range(0, row, 3)] for line in rows]}
 
@@ -291,7 +291,7 @@ class _Handler(Handler):
                 status, answer = 404, {"detail": "Not Found"}
             except Raised:
                 status, answer = 500, "Internal Server Error"
-        self.reply(answer, status)
+        self.respond(answer, status)
         if status == 500:  # closed without a `Connection: close` that would say so
             self.close_connection = True
 

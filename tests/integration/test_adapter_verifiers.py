@@ -1,4 +1,4 @@
-"""The phone's tasks in a real verifiers rollout, with a model server that sends scripted replies.
+"""The phone's tasks in a real verifiers rollout, with a model server that sends scripted responses.
 
 verifiers needs an older openai package than constraints.txt, so these tests run in a separate environment.
 """
@@ -22,7 +22,7 @@ from mobilerl.envs.base import InfraError, Task  # noqa: E402
 from mobilerl.envs.phone.env import PhoneEnv  # noqa: E402
 from mobilerl.envs.phone.tasks.expert import ExpertAgent  # noqa: E402
 from mobilerl.envs.phone.tasks.suite import train_tasks  # noqa: E402
-from mobilerl.policy.actions import format_reply  # noqa: E402
+from mobilerl.policy.actions import format_response  # noqa: E402
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS  # noqa: E402
 from mobilerl.policy.screen import parse_screen  # noqa: E402
 
@@ -35,10 +35,10 @@ TEMPLATE = "MusicPlay"
 
 
 class Scripted(Server):
-    """Answers each chat completion with the next reply of a list."""
+    """Answers each chat completion with the next response of a list."""
 
-    def __init__(self, replies: list[str]) -> None:
-        self.replies, self.bodies = list(replies), []
+    def __init__(self, responses: list[str]) -> None:
+        self.responses, self.bodies = list(responses), []
         super().__init__(_Handler)
 
 
@@ -47,38 +47,38 @@ class _Handler(Handler):
 
     def do_POST(self) -> None:
         self.server.bodies.append(self.body())
-        self.reply(completion(self.server.replies.pop(0)))
+        self.respond(completion(self.server.responses.pop(0)))
 
 
-def expert_replies(task: Task) -> list[str]:
-    """The replies of an expert, without the closing tag, which is a stop string."""
+def expert_responses(task: Task) -> list[str]:
+    """The responses of an expert, without the closing tag, which is a stop string."""
 
     async def play() -> list[str]:
-        env, replies = PhoneEnv(), []
+        env, responses = PhoneEnv(), []
         seen, done = await env.reset(task), False
         expert = ExpertAgent(env.template)
         while not done:
             action = expert.act(seen)
             screen = parse_screen(seen.xml, seen.width, seen.height)
-            replies.append(format_reply(action, screen, "box").removesuffix("</answer>"))
+            responses.append(format_response(action, screen, "box").removesuffix("</answer>"))
             result = await env.step(action)
             seen, done = result.observation, result.done
         assert await env.score() == 1.0
-        return replies
+        return responses
 
     return asyncio.run(play())
 
 
 @pytest.fixture
 def rollout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Runs the template's task with these replies; returns (episode, requests to the model server)."""
+    """Runs the template's task with these responses; returns (episode, requests to the model server)."""
     (tmp_path / "mobilerl_phone.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "mobilerl_phone", raising=False)
     monkeypatch.setenv("STAND_IN_KEY", "k")
 
-    def play(replies: list[str], **agent: object):
-        server = Scripted(replies)
+    def play(responses: list[str], **agent: object):
+        server = Scripted(responses)
         client = vf.EvalClientConfig(base_url=f"{server.url}/v1", api_key_var="STAND_IN_KEY")
         agent = {"runtime": {"type": "subprocess"}, **agent}
         env = load_environment(
@@ -105,12 +105,12 @@ def task() -> Task:
 
 
 def test_an_expert_gets_its_reward_and_every_call_is_recorded(rollout) -> None:
-    replies = expert_replies(task())
-    episode, asked = rollout(replies)
+    responses = expert_responses(task())
+    episode, asked = rollout(responses)
     (trace,) = episode.traces
     assert episode.ok and trace.rewards["solved"].score == 1.0
-    assert trace.info == {"reward": 1.0, "status": "finished", "steps": len(replies)}
-    assert trace.num_turns == len(replies) == len(asked)
+    assert trace.info == {"reward": 1.0, "status": "finished", "steps": len(responses)}
+    assert trace.num_turns == len(responses) == len(asked)
     # verifiers' sampling, MobileRL's prompt with the screen in it.
     assert (asked[0]["temperature"], asked[0]["max_tokens"], asked[0]["stop"]) == (0.5, 99, ["</answer>"])
     system, user = asked[0]["messages"]

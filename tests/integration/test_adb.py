@@ -44,8 +44,8 @@ def test_the_adb_program_holds_a_session(adb, serial, tmp_path):
     typed = adb.adb(*on, "shell", data=b"wm size\necho two\nexit\n")
     assert typed.stdout == b"Physical size: 360x720\ntwo\n"
 
-    picture = Image.open(io.BytesIO(adb.adb(*on, "exec-out", "screencap", "-p").stdout))
-    assert picture.size == (360, 720)
+    image = Image.open(io.BytesIO(adb.adb(*on, "exec-out", "screencap", "-p").stdout))
+    assert image.size == (360, 720)
 
     data = bytes(range(256)) * 3000  # several chunks, every byte value
     (tmp_path / "a.bin").write_bytes(data)

@@ -38,9 +38,9 @@ class Endpoint(ChatServer):
     def __init__(self):
         self.said: dict[str, list[dict]] = {JUDGE: [], AGENT: []}
         self.verdict, self.play = None, play
-        super().__init__(self.reply, tuple(self.said))
+        super().__init__(self.response, tuple(self.said))
 
-    def reply(self, asked):
+    def respond(self, asked):
         """A first question that is about no task is not counted."""
         playing = asked["model"] == AGENT
         if playing and len(asked["messages"]) == 1:
@@ -102,8 +102,8 @@ def results(out):
     return json.loads((out / "results.json").read_text())
 
 
-@pytest.mark.parametrize("mode, pictures", [("xml", 0), ("screenshot", 2)])
-def test_a_whole_evaluation(checkout, serials, endpoint, tmp_path, mode, pictures, capsys):
+@pytest.mark.parametrize("mode, images", [("xml", 0), ("screenshot", 2)])
+def test_a_whole_evaluation(checkout, serials, endpoint, tmp_path, mode, images, capsys):
     out = tmp_path / "out"
     words = ("--android-lab", checkout, "--serial", *serials, "--mode", mode, "--out", out, *served(endpoint), *WORDS)
     assert run(*words) == 0
@@ -119,7 +119,7 @@ def test_a_whole_evaluation(checkout, serials, endpoint, tmp_path, mode, picture
     protocol = found["protocol"]
     assert re.fullmatch("[0-9a-f]{40}", protocol["androidlab_commit"])
     assert (protocol["mode"], protocol["judge.model"], protocol["model"]) == (mode, JUDGE, AGENT)
-    assert protocol["agent.screenshots"] == pictures and protocol["tasks_of_benchmark"] == "4 of 138"
+    assert protocol["agent.screenshots"] == images and protocol["tasks_of_benchmark"] == "4 of 138"
     assert "prompt_hash" in protocol and "judge.prompt_hash" in protocol
 
     assert ('"image_url"' in json.dumps(endpoint.said[AGENT])) is (mode == "screenshot")
@@ -255,7 +255,7 @@ def test_what_is_missing_is_said_before_anything_is_played(checkout, serials, en
         refused(r"is in use by process .*\(run /tmp/theirs\): wait until it ends")
     refused("1 of the tasks are queries .* give --judge-url and --judge-model, or .*--kind operation", kind=None)
     refused("--snapshot: .* is no emulator with a console", snapshot="default_boot")
-    refused("--mode screenshot needs pictures", mode="screenshot", **{"agent.screenshots": "0"})
+    refused("--mode screenshot needs images", mode="screenshot", **{"agent.screenshots": "0"})
     refused("qwen3-vl has no text: use --mode screenshot", **{"agent.format": "qwen3-vl"})
     assert not out.exists()
 

@@ -32,7 +32,7 @@ from mobilerl.sft.demonstrations import demonstrate
 from mobilerl.sft.samples import encode
 
 
-def picture(request):
+def image(request):
     """Width and height of the newest screenshot."""
     parts = [
         part for message in request["messages"] if isinstance(message["content"], list) for part in message["content"]
@@ -43,7 +43,7 @@ def picture(request):
 
 def pixels(request):
     """Width and height at which a Qwen2.5-VL processor with its published limits shows it to the model."""
-    width, height = picture(request)
+    width, height = image(request)
     height, width = smart_resize(height, width, 28, 56 * 56, 12_845_056)
     return width, height
 
@@ -126,13 +126,13 @@ def test_a_scripted_model_solves_tasks_in_its_own_format(tmp_path, name, write, 
 
 
 class Script:
-    """Answers with one reply after another."""
+    """Answers with one response after another."""
 
-    def __init__(self, replies):
-        self.replies = list(replies)
+    def __init__(self, responses):
+        self.responses = list(responses)
 
     async def act(self, messages, images, sampling, key=""):
-        return Completion((), (), (), 0, self.replies.pop(0))
+        return Completion((), (), (), 0, self.responses.pop(0))
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "mobilerl"])
@@ -141,7 +141,9 @@ def test_every_format_carries_an_experts_actions_to_the_phone(name):
     agent = with_format(AgentSection(format=name), "")
     context = make_context(agent)
     steps = asyncio.run(demonstrate(PhoneEnv(), task))
-    actor = ModelActor(Script(context.reply(step.action, step.screen, "next") for step in steps), context, Sampling())
+    actor = ModelActor(
+        Script(context.write_response(step.action, step.screen, "next") for step in steps), context, Sampling()
+    )
     played = asyncio.run(run_episode(PhoneEnv(), actor, task, "e", episode_settings(agent)))
     assert (played.reward, len(played.steps)) == (1.0, len(steps))
 
@@ -152,7 +154,7 @@ def test_samples_have_the_size_at_which_the_model_sees_the_screenshot(tmp_path):
     task = next(task for task in held_out_tasks(1) if task.template == "SettingsReadName")
     step = next(s for s in asyncio.run(demonstrate(PhoneEnv(), task)) if isinstance(s.action, Tap))
     sample = encode(step, make_context(AgentSection(format="qwen2.5-vl")), codec)
-    height, width = codec.pictures.size_seen(step.observation.width, step.observation.height)
+    height, width = codec.images.size_seen(step.observation.width, step.observation.height)
     assert f"resolution is {width}x{height}." in codec.decode(sample.prompt_ids)
     x, y = at(step.action.x, step.action.y, (width, height))
     assert f"[{x}, {y}]" in codec.decode(sample.response_ids)

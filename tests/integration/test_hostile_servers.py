@@ -27,7 +27,7 @@ from mobilerl.envs.base import InfraError, Invalid
 from mobilerl.inference.client import Unreachable, Usage
 from mobilerl.inference.server import PROBE_RETRIES, ServerPolicy
 from mobilerl.judge.judge import Judge
-from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.parsing import parse_response
 from mobilerl.records import Completion
 from mobilerl.records.engine import Sampling
 
@@ -225,7 +225,7 @@ def test_malformed_token_ids_and_log_probabilities_are_left_out(peer, choice):
 
 
 @pytest.mark.parametrize("filler", ["a", "[1,1"])
-def test_a_reply_longer_than_its_tokens_allow_is_cut_before_it_is_parsed(peer, filler, monkeypatch):
+def test_a_response_longer_than_its_tokens_allow_is_cut_before_it_is_parsed(peer, filler, monkeypatch):
     monkeypatch.setattr(chat_client, "MAX_ANSWER", 32 << 20)
     message = {"role": "assistant", "content": filler * 3_000_000, "reasoning": "b" * 3_000_000}
 
@@ -243,7 +243,7 @@ def test_a_reply_longer_than_its_tokens_allow_is_cut_before_it_is_parsed(peer, f
 @pytest.mark.parametrize("code", ["[1" + ",1" * 15_000_000, "do(" * 5_000_000, '"' + "\\\\" * 10_000_000])
 def test_a_huge_call_is_refused_at_once(code):
     began = time.process_time()
-    action = parse_reply(f'<answer>do(action="Tap", element={code}', None, "box", 100, 100).action
+    action = parse_response(f'<answer>do(action="Tap", element={code}', None, "box", 100, 100).action
     assert isinstance(action, Invalid) and "more than" in action.reason and time.process_time() - began < 5
 
 
@@ -253,7 +253,7 @@ def test_negative_token_counts_do_not_count(peer):
             assert (await judge.client.ask(ASKED)).text == "hi"
         return judge.client.usage
 
-    assert asyncio.run(ask()) == Usage(requests=1, replies=1, unmetered=1)
+    assert asyncio.run(ask()) == Usage(requests=1, responses=1, unmetered=1)
 
 
 @pytest.mark.parametrize(

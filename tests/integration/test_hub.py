@@ -43,10 +43,10 @@ class _Handler(Handler):
     def do_GET(self) -> None:
         if self.path.startswith(f"/api/models/{NAME}/tree/"):
             files = self.server.files.items()
-            return self.reply([{"type": "file", "path": name, "size": len(data), "oid": ""} for name, data in files])
+            return self.respond([{"type": "file", "path": name, "size": len(data), "oid": ""} for name, data in files])
         if self.path.startswith(f"/api/models/{NAME}"):
             files = [{"rfilename": name} for name in self.server.files]
-            return self.reply({"id": NAME, "sha": self.server.commit, "siblings": files})
+            return self.respond({"id": NAME, "sha": self.server.commit, "siblings": files})
         return self._file()
 
     def _file(self) -> None:
@@ -54,7 +54,7 @@ class _Handler(Handler):
             self.server.files.get(self.path.rpartition("/")[2]) if self.path.startswith(f"/{NAME}/resolve/") else None
         )
         if data is None:
-            return self.reply({"error": "not found"}, 404, {"X-Error-Code": "RepoNotFound"})
+            return self.respond({"error": "not found"}, 404, {"X-Error-Code": "RepoNotFound"})
         self.send_response(200)
         etag = f'"{hashlib.sha1(data).hexdigest()}"'
         for name, value in (("ETag", etag), ("X-Repo-Commit", self.server.commit), ("Content-Length", len(data))):
@@ -66,21 +66,21 @@ class _Handler(Handler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers.get("Authorization") != "Bearer secret":
-            return self.reply({"error": "log in"}, 401)
+            return self.respond({"error": "log in"}, 401)
         if self.path == "/api/repos/create":
             self.server.created = json.loads(body)
-            return self.reply({"url": f"{self.server.url}/{NAME}"})
+            return self.respond({"url": f"{self.server.url}/{NAME}"})
         if "/preupload/" in self.path:
             wanted = [
                 {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in json.loads(body)["files"]
             ]
-            return self.reply({"files": wanted})
+            return self.respond({"files": wanted})
         if "/commit/" in self.path:
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     self.server.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-            return self.reply({"commitUrl": f"{self.server.url}/{NAME}/commit/1", "commitOid": self.server.commit})
-        return self.reply({"errors": [], "warnings": []})  # of the card's metadata
+            return self.respond({"commitUrl": f"{self.server.url}/{NAME}/commit/1", "commitOid": self.server.commit})
+        return self.respond({"errors": [], "warnings": []})  # of the card's metadata
 
 
 @pytest.fixture

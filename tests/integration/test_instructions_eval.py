@@ -37,12 +37,12 @@ def test_a_scripted_model_earns_what_the_checks_say(evaluate, capsys):
         """Opens the settings whatever is asked for, and then says that it is done."""
 
         def do_GET(self) -> None:
-            self.reply({"object": "list", "data": [{"id": "m", "object": "model"}]})
+            self.respond({"object": "list", "data": [{"id": "m", "object": "model"}]})
 
         def do_POST(self) -> None:
             acted = any(message["role"] == "assistant" for message in self.body()["messages"])
             code = "finish()" if acted else 'do(action="Launch", app="Settings")'
-            self.reply(http_stand_in.completion(f"<think>so</think><answer>{code}</answer>", "m"))
+            self.respond(http_stand_in.completion(f"<think>so</think><answer>{code}</answer>", "m"))
 
     server = http_stand_in.Server(Model)
     results = evaluate(APPS + CHECKED, "--model", f"{server.url}/v1", "--model-name", "m", "--trials", "2", "--keep")

@@ -88,7 +88,7 @@ def test_another_judge_uses_the_cache(stand_in, tmp_path):  # noqa: F811
 def test_tokens_are_counted(stand_in):  # noqa: F811
     stand_in.answers = (completion(NONSENSE, usage=(1000, 10)), completion(SUCCESS, usage=(1200, 30)))
     used = ask(stand_in)[1].client.usage
-    assert (used.prompt_tokens, used.completion_tokens, used.replies, used.unmetered) == (2200, 40, 2, 0)
+    assert (used.prompt_tokens, used.completion_tokens, used.responses, used.unmetered) == (2200, 40, 2, 0)
 
 
 def test_a_model_that_wants_another_name_for_the_token_limit_gets_it(stand_in):  # noqa: F811
@@ -140,7 +140,7 @@ def test_a_passing_fault_only_costs_a_retry(stand_in, fault):  # noqa: F811
     verdict, judge = ask(stand_in)
     assert verdict.success is True and len(verdict.votes) == 1
     assert len(stand_in.asked) == 3
-    assert (judge.client.usage.requests, judge.client.usage.retries, judge.client.usage.replies) == (3, 2, 1)
+    assert (judge.client.usage.requests, judge.client.usage.retries, judge.client.usage.responses) == (3, 2, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Metrics, held-out success and pictures of episodes in the real wandb, TensorBoard and Trackio, without a network."""
+"""Metrics, held-out success and images of episodes in the real wandb, TensorBoard and Trackio, without a network."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def track(run_dir: Path, episode: Trajectory, *flags: str) -> Recipe:
     return recipe
 
 
-def test_a_picture_has_every_screen_of_the_episode(episode):
-    picture = draw_episode(episode)
-    assert episode.success and picture.height > HEIGHT and picture.width > len(episode.steps) * HEIGHT / 2
+def test_a_image_has_every_screen_of_the_episode(episode):
+    image = draw_episode(episode)
+    assert episode.success and image.height > HEIGHT and image.width > len(episode.steps) * HEIGHT / 2
     assert draw_episode(play(screenshots=False)) is None
 
 
@@ -86,8 +86,8 @@ def test_trackio_continues_a_resumed_run(tmp_path, episode, monkeypatch):
     assert {name for name, _, _ in logged} == {"run"} and {step for _, step, _ in logged} == {3, 4}
     assert ("run", 3, {"eval/success_rate": 0.25, "rollout/success_rate": 0.5}) in logged
     assert ("run", 4, {"rollout/success_rate": 1.0}) in logged
-    [picture] = (tmp_path / "trackio" / "media").rglob("*.png")
-    assert Image.open(picture).size == draw_episode(episode).size
+    [image] = (tmp_path / "trackio" / "media").rglob("*.png")
+    assert Image.open(image).size == draw_episode(episode).size
 
 
 def test_wandb_goes_on_offline_when_its_server_cannot_be_reached(tmp_path, episode, monkeypatch, capsys):

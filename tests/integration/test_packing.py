@@ -22,9 +22,9 @@ ASKED = (
 
 def made_rows(codec: Codec) -> list[TrainingSample]:
     made = []
-    for number, (text, reply, images) in enumerate(ASKED):
+    for number, (text, response, images) in enumerate(ASKED):
         content = [*({"type": "image"} for _ in images), {"type": "text", "text": text}]
-        prompt, response = codec.encode([{"role": "user", "content": content}], images), codec.encode_reply(reply)
+        prompt, response = codec.encode([{"role": "user", "content": content}], images), codec.encode_response(response)
         made.append(TrainingSample("", number, prompt, response, (0.0,) * len(response), images, version=0))
     return made
 
@@ -52,7 +52,7 @@ def gradients(model, logp):
 
 @pytest.fixture(params=FAMILIES)
 def family(request, tmp_path):
-    create(FAMILIES[request.param], tmp_path, [f"{text} {reply}" for text, reply, _ in ASKED])
+    create(FAMILIES[request.param], tmp_path, [f"{text} {response}" for text, response, _ in ASKED])
     return load_model(tmp_path).float(), Codec.load(tmp_path, max_pixels=40_000)
 
 

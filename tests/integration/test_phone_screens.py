@@ -1,4 +1,4 @@
-"""What the phone's pictures show is what its trees hold, on every screen that the experts visit.
+"""What the phone's images show is what its trees hold, on every screen that the experts visit.
 
 The screens are shown in several scripts, both themes, three font sizes, and on phones and tablets, upright and turned.
 """
@@ -114,7 +114,7 @@ def overlap(a: Bounds, b: Bounds, more_than: int = 0) -> bool:
 
 def faults(phone: Phone) -> Iterator[str]:
     written: list[Written] = []
-    render.picture(phone, written)
+    render.image(phone, written)
     for line in written:
         left, top, right, bottom = line.box
         if left < 0 or top < 0 or right > phone.width or bottom > phone.height:
@@ -148,7 +148,7 @@ def shown_texts(phone: Phone) -> Iterator[tuple[Node, Bounds]]:
 @pytest.mark.parametrize(
     ("locale", "script"), [*(("en-US", script) for script in ("", *SCRIPTS)), ("de-DE", ""), ("ar-EG", "Arabic")]
 )
-def test_pictures_show_what_the_trees_hold(screens, locale, script):
+def test_images_show_what_the_trees_hold(screens, locale, script):
     if script and script not in fonts.stack():
         pytest.skip(f"no font for {script} here: apt-get install {fonts.PACKAGES}")
     phone = TranslatedPhone(APPS)
@@ -173,5 +173,5 @@ def test_the_default_look_cuts_nothing(screens, locale):
     phone, written = TranslatedPhone(APPS), []
     for state in screens:
         arrange(phone, state, locale, "1", "1.0", "portrait")
-        render.picture(phone, written)
+        render.image(phone, written)
     assert written and [w.text for w in written if w.shown != w.text] == []

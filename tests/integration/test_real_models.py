@@ -96,28 +96,28 @@ def rows_of(engine: LocalEngine, temperature: float = 1.0, seed: int = 0) -> lis
     ]
 
 
-# --- pictures ----------------------------------------------------------------------------------------------------
+# --- images ----------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(8, 700), st.integers(8, 700), st.sampled_from((None, 3_000, 30_000, 300_000)))
-def test_pictures_are_what_the_image_processor_makes_of_them(folder, width, height, max_pixels):
+def test_images_are_what_the_image_processor_makes_of_them(folder, width, height, max_pixels):
     assume(max(width, height) / min(width, height) < 100)
     codec = Codec.load(folder, max_pixels)
     processor, shot = codec.image_processor, png(width, height)
     pixels, grid = codec.pixels(shot)
-    rows, columns = (side // processor.patch_size for side in codec.pictures.size_seen(width, height))
+    rows, columns = (side // processor.patch_size for side in codec.images.size_seen(width, height))
     assert grid.tolist() == [1, rows, columns]
-    # What the family's own processor makes of the picture, after the box reduction that is ours.
+    # What the family's own processor makes of the image, after the box reduction that is ours.
     small = Image.open(io.BytesIO(shot)).convert("RGB")
     if max_pixels and (factor := int((width * height / max_pixels) ** 0.5)) > 1:
         small = small.reduce(factor)
-    limits = codec.pictures.limits()
+    limits = codec.images.limits()
     own = processor(images=[small], return_tensors="np", **({"size": limits} if limits else {}))
     assert own["image_grid_thw"].tolist() == [grid.tolist()]
     # It resizes with Pillow, we with torch, which rounds some pixels differently; all else is equal.
     assert abs(pixels - own["pixel_values"]).mean() < 0.01
-    seen = processor(images=[codec.pictures.scaled(shot)], do_resize=False, return_tensors="np")
+    seen = processor(images=[codec.images.scaled(shot)], do_resize=False, return_tensors="np")
     np.testing.assert_allclose(pixels, seen["pixel_values"], atol=1e-6)
 
 
@@ -159,7 +159,7 @@ def test_the_trainer_sees_the_log_probabilities_of_the_rollout(folder, temperatu
     assert min(min(r.rollout_logprobs) for r in rows) < -1.0
 
 
-def test_every_end_token_of_the_family_ends_a_reply(family, folder):
+def test_every_end_token_of_the_family_ends_a_response(family, folder):
     engine = LocalEngine(folder, LocalSettings(max_pixels=SMALL))
     head = engine.model.get_output_embeddings()
     for token in family.ends:
@@ -218,7 +218,7 @@ def parts(model: torch.nn.Module) -> tuple[str, str]:
 
 
 def test_the_chat_layout_is_the_familys(family, engine, steps):
-    """Roles, pictures and texts stand where the family's template puts them, and nothing else does."""
+    """Roles, images and texts stand where the family's template puts them, and nothing else does."""
     step = max(steps, key=lambda s: len(s.turns))
     assert len(step.turns) >= 2
     messages, images = step.messages(CHAT)

@@ -102,7 +102,7 @@ def check_played(said: dict[str, Any]) -> None:
     assert played["streams"], "episodes wait for each other, though the servers batch by themselves"
     assert played["rows"] >= 3 and set(played["versions"]) == {len(said["steps"])}
     assert played["gap"] < 1e-5, "samples of episodes were not drawn from the weights they name"
-    assert not played["left"], "weights moved while replies were being drawn"
+    assert not played["left"], "weights moved while responses were being drawn"
 
 
 def test_rows_mean_the_same_in_both_engines(said):
@@ -115,7 +115,7 @@ def test_rows_mean_the_same_in_both_engines(said):
         for name, value in step["local"].items():
             assert step["verl"][name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
         assert step["verl"]["rollout_prob_diff_max"] < 1e-6
-        assert step["answered_early"] == 0, "a reply was drawn while the weights were being learned"
+        assert step["answered_early"] == 0, "a response was drawn while the weights were being learned"
         assert set(step["answered_later"]) == {version + 1}, "requests that waited were not drawn from the new weights"
     assert said["steps"][1]["verl"]["kl"] > 1e-4
     assert said["local_gap"] < 1e-4, "the engines went apart"

@@ -218,7 +218,7 @@ def test_long_lists_only_create_visible_rows(page, browser):
 def test_a_hostile_trajectory_stays_text(page, browser):
     browser.open(page + "#iter-000001/0/1")
     view(browser, "trajectories", ".player .phone img")
-    assert browser.text(".player").count(EVIL.strip()) >= 4  # instruction, error, thought, reply, element
+    assert browser.text(".player").count(EVIL.strip()) >= 4  # instruction, error, thought, response, element
     sources = browser.each("img", "attributes.src.value")
     assert all(re.fullmatch(r"\.\./screens/[0-9a-f]{64}\.png", source) for source in sources)
     assert browser.count("script:not([type])") == 1  # data scripts remove themselves

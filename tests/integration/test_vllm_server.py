@@ -123,7 +123,7 @@ def asked(url: str, messages: list[dict[str, Any]], images: list[bytes], samplin
 
 
 def scored(folder: Path, done: Completion, images: list[bytes]) -> torch.Tensor:
-    """(N, V) log-probabilities of the reply's tokens by transformers, nothing banned: vLLM bans nothing."""
+    """(N, V) log-probabilities of the response's tokens by transformers, nothing banned: vLLM bans nothing."""
     inputs = Codec.load(folder).collate([done.prompt_ids + done.token_ids], [images], pad_left=True)
     inputs["mm_token_type_ids"][:, len(done.prompt_ids) :] = 0
     with torch.no_grad():
@@ -138,13 +138,13 @@ def test_prompts_and_log_probabilities_are_the_same(name, tmp_path):
         messages, images = conversation()
         for temperature in (0.0, 1.0):
             done = asked(url, messages, images, Sampling(temperature, 12))
-            # Asked to, vLLM puts a line break between a picture and what follows it.
+            # Asked to, vLLM puts a line break between an image and what follows it.
             there = conversation("\n" if strings else "")[0]
             assert done.prompt_ids == Codec.load(folder).encode(there, images)
             assert 0 < len(done.token_ids) <= 12
             logp = scored(folder, done, images)
             chosen = logp.gather(1, torch.tensor(done.token_ids).unsqueeze(1)).squeeze(1)
-            # vLLM's pictures are resized by torchvision and not by Pillow, and weights are large here.
+            # vLLM's images are resized by torchvision and not by Pillow, and weights are large here.
             assert (chosen - torch.tensor(done.logprobs)).abs().max() < 2e-3
             # The family's generation_config.json asks for top-k, top-p or a repetition penalty: none of it is there.
             if temperature == 0:

@@ -70,7 +70,7 @@ def made_task(number: int, hostile: bool = False) -> Task:
 
 
 def episode(name: str, task: Task, success: bool, rng: random.Random, device: str, hostile: bool = False) -> Trajectory:
-    """2 to 7 steps; a hostile one's thoughts, replies, XML and notes are all `EVIL`."""
+    """2 to 7 steps; a hostile one's thoughts, responses, XML and notes are all `EVIL`."""
     text = EVIL if hostile else "The list is open."
     steps = []
     for i, action in enumerate(ACTIONS[: rng.randint(2, 7)]):

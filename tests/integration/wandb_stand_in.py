@@ -25,7 +25,7 @@ class _Wandb(Handler):
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
         query = self.rfile.read(length).decode(errors="replace")
-        self.reply({"data": next((data for name, data in ANSWERS.items() if name in query), {})})
+        self.respond({"data": next((data for name, data in ANSWERS.items() if name in query), {})})
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ class Endpoint(ChatServer):
     def __init__(self, plans):
         self.plans, self.tapped = plans, Counter()
         self.judged = []
-        super().__init__(self.reply, (AGENT, JUDGE))
+        super().__init__(self.response, (AGENT, JUDGE))
 
-    def reply(self, request):
+    def respond(self, request):
         texts = [text_of(message) for message in request["messages"]]
         return self.judge(texts) if request["model"] == JUDGE else self.play(texts)
 

@@ -143,10 +143,10 @@ def test_forwards_and_reverses(c, d, s):
         assert "closed" in refused(connection.check_okay)
 
 
-def test_pictures_of_the_screen(d):
-    picture = d.screenshot(error_ok=False)
-    assert picture.size == (1080, 2400) == d.screenshot(display_id=0, error_ok=False).size
-    assert d.framebuffer().convert("RGB").tobytes() == picture.tobytes()
+def test_images_of_the_screen(d):
+    image = d.screenshot(error_ok=False)
+    assert image.size == (1080, 2400) == d.screenshot(display_id=0, error_ok=False).size
+    assert d.framebuffer().convert("RGB").tobytes() == image.tobytes()
     assert d.window_size() == (1080, 2400) and d.rotation() == 0
     d.shell("settings put system user_rotation 1")
     assert d.rotation() == 1 and d.window_size() == (2400, 1080) == d.screenshot(error_ok=False).size

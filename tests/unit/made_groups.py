@@ -13,7 +13,7 @@ def make_task(name: str = "a", template: str = "T") -> Task:
 
 
 def make_step(index: int, version: int = 0, screenshot: bytes = b"", tag: int = 0) -> Step:
-    completion = Completion((1, 2, tag), (3, index), (-0.5, -0.25 - index), version, "reply")
+    completion = Completion((1, 2, tag), (3, index), (-0.5, -0.25 - index), version, "response")
     seen = Observation(screenshot, 100, 200, "<hierarchy/>", "App", index)
     return Step(seen, completion, (screenshot,) if screenshot else (), "thought", Tap(1, 2), {"act": 0.5})
 

@@ -14,7 +14,7 @@ from mobilerl.records.engine import Sampling
 
 OPENAI_FIELDS = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "logprobs", "top_p"}
 VLLM_FIELDS = {"return_token_ids", "top_k", "min_p", "repetition_penalty"}
-REPLY = '<think>so</think><answer>do(action="Back")'
+RESPONSE = '<think>so</think><answer>do(action="Back")'
 ASKED = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
 
 
@@ -63,10 +63,12 @@ class _Handler(Handler):
         return self._send(200, answer)
 
     def _send(self, status: int, content: Any) -> None:
-        self.reply(content, status)
+        self.respond(content, status)
 
 
-def completion(text: str | None = REPLY, ids: tuple[int, ...] = (), logprobs: tuple[float, ...] = (), **message: Any):
+def completion(
+    text: str | None = RESPONSE, ids: tuple[int, ...] = (), logprobs: tuple[float, ...] = (), **message: Any
+):
     choice: dict[str, Any] = {
         "index": 0,
         "finish_reason": message.pop("finish_reason", "stop"),
@@ -76,8 +78,8 @@ def completion(text: str | None = REPLY, ids: tuple[int, ...] = (), logprobs: tu
         choice["token_ids"] = list(ids)
     if logprobs:
         choice["logprobs"] = {"content": [{"token": "x", "logprob": p, "top_logprobs": []} for p in logprobs]}
-    reply = {"id": "1", "object": "chat.completion", "created": 0, "model": "vlm", "choices": [choice]}
-    return reply | ({"prompt_token_ids": [7, 8, 9]} if ids else {})
+    response = {"id": "1", "object": "chat.completion", "created": 0, "model": "vlm", "choices": [choice]}
+    return response | ({"prompt_token_ids": [7, 8, 9]} if ids else {})
 
 
 def like_vllm(body: dict[str, Any]) -> Any:

@@ -90,7 +90,7 @@ class ScriptedActor:
 
     async def decide(self, task, turns, observation, screen, key) -> Decision:
         await asyncio.sleep(0)
-        return scripted(self.actions[min(len(turns), len(self.actions) - 1)], f"reply {len(turns)}")
+        return scripted(self.actions[min(len(turns), len(self.actions) - 1)], f"response {len(turns)}")
 
 
 def run(coroutine, timeout: float = 120.0):

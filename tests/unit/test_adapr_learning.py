@@ -13,17 +13,18 @@ from mobilerl.engines.scoring import make_micro_batch, sample_weights
 from mobilerl.envs.base import Observation, Tap
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
 
-TASKS, REPLIES, GROUP = 16, 100, 8
+TASKS, RESPONSES, GROUP = 16, 100, 8
 SEEN = Observation(b"", 100, 200, "<hierarchy/>", "App", 0)
 
 
 class Table:
-    """A policy of one step: a distribution over replies for every task; reply 0 succeeds. An engine, and a scorer."""
+    """A policy of one step: a distribution over responses for every task; response 0 succeeds. An engine, and a
+    scorer."""
 
     version = 0
 
     def __init__(self, seed: int) -> None:
-        self.logits = torch.zeros(TASKS, REPLIES, requires_grad=True)
+        self.logits = torch.zeros(TASKS, RESPONSES, requires_grad=True)
         self.optimizer = torch.optim.SGD([self.logits], lr=10.0)
         self.random = torch.Generator().manual_seed(seed)
 
@@ -35,10 +36,10 @@ class Table:
             made, tuple(self._episode(f"{iteration}-{task}-{i}", made, task, r, logp) for i, r in enumerate(drawn))
         )
 
-    def _episode(self, name, made, task, reply, logp) -> Trajectory:
-        completion = Completion((task,), (reply,), (logp[reply].item(),), self.version, "")
+    def _episode(self, name, made, task, response, logp) -> Trajectory:
+        completion = Completion((task,), (response,), (logp[response].item(),), self.version, "")
         step = Step(SEEN, completion, (), "", Tap(1, 1))
-        return Trajectory(name, made, (step,), float(reply == 0), Status.FINISHED, "d")
+        return Trajectory(name, made, (step,), float(response == 0), Status.FINISHED, "d")
 
     def _logp(self, samples) -> torch.Tensor:
         rows = self.logits.log_softmax(-1)

@@ -1,12 +1,12 @@
-"""Replies: the grammar, its tolerances, the reasons given for what is refused, and the round trip."""
+"""Responses: the grammar, its tolerances, the reasons given for what is refused, and the round trip."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mobilerl.envs.base import Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
-from mobilerl.policy.actions import format_reply, swipe_from
-from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.actions import format_response, swipe_from
+from mobilerl.policy.parsing import parse_response
 from mobilerl.policy.screen import Element, Screen
 
 W, H = 1080, 2400
@@ -32,7 +32,7 @@ SCREEN = Screen(
 
 
 def read(text, grounding="box", screen=SCREEN):
-    return parse_reply(text, screen, grounding, W, H)
+    return parse_response(text, screen, grounding, W, H)
 
 
 def action(code, grounding="box"):
@@ -133,18 +133,18 @@ ACTIONS = st.one_of(
 
 @given(ACTIONS, GROUNDINGS, st.none() | TEXT.filter(lambda t: "</think>" not in t))
 def test_round_trip(wanted, grounding, thought):
-    reply = read(format_reply(wanted, SCREEN, grounding, thought), grounding)
-    assert reply.action == wanted
-    assert reply.thought == (thought or "").strip()
+    response = read(format_response(wanted, SCREEN, grounding, thought), grounding)
+    assert response.action == wanted
+    assert response.thought == (thought or "").strip()
 
 
 @given(st.tuples(*[st.integers(0, 999)] * 4))
 def test_any_swipe_can_be_written(ends):
     swipe = Swipe(*ends)
-    assert read(format_reply(swipe, SCREEN, "point"), "point").action == swipe
-    assert isinstance(read(format_reply(swipe, SCREEN, "box")).action, Swipe)
+    assert read(format_response(swipe, SCREEN, "point"), "point").action == swipe
+    assert isinstance(read(format_response(swipe, SCREEN, "box")).action, Swipe)
 
 
-def test_long_hostile_replies_are_read_in_linear_time():
+def test_long_hostile_responses_are_read_in_linear_time():
     for text in ('do(action="' + "\\" * 200_001, "do(" * 100_000, "<answer>" * 50_000, "do(a=[" + "1," * 100_000):
         assert isinstance(read(text).action, Invalid)

@@ -8,7 +8,7 @@ import pytest
 
 from mobilerl.envs.base import Back, Invalid, Observation, Task
 from mobilerl.policy.context import ContextPolicy, Turn, build_messages
-from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.parsing import parse_response
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.policy.screen import Element, Screen
 
@@ -45,13 +45,13 @@ def app(i):
 
 def test_chat_order_is_mobilerls():
     messages, images = build(2, ContextPolicy(system_prompt="SYS"))
-    reply = '<think>thought {}</think><answer>do(action="Back")</answer>'
+    response = '<think>thought {}</think><answer>do(action="Back")</answer>'
     assert told(messages) == [
         ("system", "SYS"),
         ("user", f"Turn on\nWi-Fi\n\n{app(0)}"),
-        ("assistant", reply.format(0)),
+        ("assistant", response.format(0)),
         ("user", f"** Screen Info **\n\n{app(1)}"),
-        ("assistant", reply.format(1)),
+        ("assistant", response.format(1)),
         ("user", f"{{}}** Screen Info **\n\n{app(1)}"),
         ("user", f"{{}}** Screen Info **\n\n{app(2)}\n\n" + SCREEN.render("mobilerl")),
     ]
@@ -66,7 +66,7 @@ def test_images_are_the_newest_screenshots_in_placeholder_order(layout, screensh
     assert sum(part["type"] == "image" for m in messages for part in m["content"]) == len(images)
 
 
-def test_the_reason_is_shown_in_the_turn_after_an_invalid_reply():
+def test_the_reason_is_shown_in_the_turn_after_an_invalid_response():
     history = [turn(0, Invalid("unknown action")), turn(1)]
     texts = [text for role, text in told(build(2, ContextPolicy(), history=history)[0]) if role == "user"]
     assert ["unknown action" in text for text in texts] == [False, True, True, False]
@@ -115,7 +115,7 @@ def test_an_action_that_was_not_carried_out_is_told_once_and_other_prompts_stay_
 def test_every_example_of_a_default_prompt_can_be_read(grounding):
     screen = Screen((Element(7, "Button", ("click",), (), "OK", (0, 0, 9, 9), 0),), 1080, 2400)
     examples = re.findall(r"^- (.*)$", DEFAULT_SYSTEM_PROMPTS[grounding], re.MULTILINE)
-    read = [parse_reply(f"<answer>{code}", screen, grounding, 1080, 2400).action.kind for code in examples]
+    read = [parse_response(f"<answer>{code}", screen, grounding, 1080, 2400).action.kind for code in examples]
     assert sorted(read) == sorted(
         ["tap", "long_press", "type", "swipe", "launch", "back", "home", "enter", "wait", "finish"]
     )

@@ -1,4 +1,4 @@
-"""What AndroidLab's answer judge is told, and what becomes of replies that are odd."""
+"""What AndroidLab's answer judge is told, and what becomes of responses that are odd."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_no_text_can_pass_for_a_part_of_the_prompt(stand_in, hostile):
 
 
 @pytest.mark.parametrize(
-    ("reply", "verdict"),
+    ("response", "verdict"),
     [
         ("<think>It asks for [True] if it is right. The reference says 3, the answer 4, so", None),
         ("<think>[True] if right, [False] if wrong. It is wrong.</think>[False]", False),
@@ -51,11 +51,11 @@ def test_no_text_can_pass_for_a_part_of_the_prompt(stand_in, hostile):
         ("untrue", None),
     ],
 )
-def test_verdicts_of_the_answer_judge(reply, verdict):
-    assert read_verdict(reply) is verdict
+def test_verdicts_of_the_answer_judge(response, verdict):
+    assert read_verdict(response) is verdict
 
 
-def test_a_reply_that_was_cut_off_is_asked_for_again(stand_in):
+def test_a_response_that_was_cut_off_is_asked_for_again(stand_in):
     server = stand_in(lambda body: completion("[True]", finish_reason="length" if len(server.bodies) == 1 else "stop"))
     assert ask(server.url, "q", "a", "t") is True
     assert len(server.bodies) == 2

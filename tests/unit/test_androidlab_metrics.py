@@ -45,11 +45,11 @@ def png(array):
 
 def screen(value=100, dots=0):
     """White but for a gray block of 1,000 pixels, of which `dots` have another gray."""
-    picture = np.full((40, 30, 3), 255)
-    picture[:25, :30] = value
-    picture[25:35, :25] = value
-    picture.reshape(-1, 3)[:dots] = 1
-    return picture
+    image = np.full((40, 30, 3), 255)
+    image[:25, :30] = value
+    image[25:35, :25] = value
+    image.reshape(-1, 3)[:dots] = 1
+    return image
 
 
 def test_white_does_not_make_screens_similar():
@@ -80,7 +80,7 @@ TASKS = [
 
 
 def record(task_id, **fields):
-    return Record(task_id, "finished", 4, 1.0, "emulator-5554", ("reply",) * 4, **fields)
+    return Record(task_id, "finished", 4, 1.0, "emulator-5554", ("response",) * 4, **fields)
 
 
 def test_errors_are_counted_apart_and_both_ways():

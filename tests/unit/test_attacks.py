@@ -100,7 +100,7 @@ def test_only_package_names_are_launched(tmp_path):
     assert not phone.words.exists()
 
 
-# --- pictures ----------------------------------------------------------------------------------------------------
+# --- images ----------------------------------------------------------------------------------------------------
 
 
 def showing(png: bytes) -> Device:
@@ -115,12 +115,12 @@ def bomb(side: int) -> bytes:
 
 
 @pytest.mark.parametrize("side", [6000, 13_000])
-def test_a_picture_bomb_is_a_device_fault_and_takes_no_memory(side):
+def test_a_image_bomb_is_a_device_fault_and_takes_no_memory(side):
     png = bomb(side)
     grown = peak_growth_kb()
     with pytest.raises(InfraError, match="cannot be read"):
         showing(png)._screenshot()
-    if side > 8000:  # data sets have pictures of up to 64 million pixels
+    if side > 8000:  # data sets have images of up to 64 million pixels
         with pytest.raises(Reject):
             checked_png(png, side, side)
     assert grown() < 20_000

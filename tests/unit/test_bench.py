@@ -9,6 +9,7 @@ import pytest
 
 from mobilerl.benchmarks import gpu
 from mobilerl.cli import main
+from mobilerl.cli.bench import GPU_PHASES
 
 
 @pytest.mark.parametrize(
@@ -28,10 +29,28 @@ from mobilerl.cli import main
 )
 def test_each_part_is_measured(words, figure, capsys, monkeypatch):
     forks = multiprocessing.get_context("forkserver")  # with a GPU each phase imports by itself, which takes seconds
-    forks.set_forkserver_preload([f"{gpu.__name__}.{phase}" for phase in gpu.PHASES])
+    forks.set_forkserver_preload([f"{gpu.__name__}.{phase}" for phase, about in gpu.PHASES.items() if not about.needs])
     monkeypatch.setattr(gpu.multiprocessing, "get_context", lambda _: forks)
     assert main(["bench", *words.split(), "--json"]) == 0
     assert figure(json.loads(capsys.readouterr().out.splitlines()[-1])) > 0
+
+
+def test_a_phase_that_cannot_run_here_is_skipped_and_leaves_its_minutes_to_the_others(monkeypatch):
+    seconds = []
+
+    def lines(phase, deadline, _):
+        seconds.append(deadline)
+        yield gpu.Line(phase, "done", {})
+
+    monkeypatch.setattr(gpu, "_lines", lines)
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None)
+    found = gpu.measure(2, ["calibrate", "vllm", "collate"])
+    assert [line["name"] for line in found["lines"]] == ["done", "skipped: vllm not installed", "done"]
+    assert sum(seconds) == pytest.approx(120) and found["failed"] == 0
+
+
+def test_the_command_line_names_the_phases_there_are():
+    assert list(gpu.PHASES) == GPU_PHASES
 
 
 def test_sizes_are_positive_numbers(capsys):

@@ -48,7 +48,7 @@ def test_a_recipe_keeps_the_deadline_that_it_sets(checkpoint, recipe_file):
     assert agent_of(model=checkpoint, config=recipe_file).deadline_s == agent_of(model=checkpoint).deadline_s == 900
 
 
-def test_a_checkpoints_picture_size_is_restored_unless_another_is_given(checkpoint):
+def test_a_checkpoints_image_size_is_restored_unless_another_is_given(checkpoint):
     save_agent(AgentSection(), checkpoint)
     (checkpoint / "preprocessor_config.json").write_text('{"mobilerl_max_pixels": 1234}')
     args = Namespace(config=None, model=str(checkpoint), agent="policy", out="out", suite="sim")

@@ -1,4 +1,4 @@
-"""The formats of published models: prompts, coordinates, replies, and which model gets which."""
+"""The formats of published models: prompts, coordinates, responses, and which model gets which."""
 
 import hashlib
 import json
@@ -51,8 +51,8 @@ def seen(i):
     return Observation(f"png{i}".encode(), W, H, "<x/>", f"App{i}", i)
 
 
-def prompt(name, replies=(), instruction="DO IT", **changes):
-    turns = [Turn(seen(i), reply, "", Back(), "back") for i, reply in enumerate(replies)]
+def prompt(name, responses=(), instruction="DO IT", **changes):
+    turns = [Turn(seen(i), response, "", Back(), "back") for i, response in enumerate(responses)]
     task = Task("t-0", "t", instruction, {}, 0, 10, "sim")
     return build_messages(task, turns, seen(len(turns)), SCREEN, policy(name, **changes))
 
@@ -115,9 +115,9 @@ def test_history_of_qwen():
 
 
 @pytest.mark.parametrize(("name", "screenshots"), [("ui-tars-1.5", 5), ("mai-ui", 3)])
-def test_newest_replies_have_their_screenshots(name, screenshots):
-    replies = [f"Thought: t\nAction: click(start_box='({i},2)')" for i in range(7)]
-    messages, images = prompt(name, replies)
+def test_newest_responses_have_their_screenshots(name, screenshots):
+    responses = [f"Thought: t\nAction: click(start_box='({i},2)')" for i in range(7)]
+    messages, images = prompt(name, responses)
     roles = [role for role, _ in told(messages)][-(7 + screenshots) :]
     assert roles == ["assistant"] * (8 - screenshots) + ["user", "assistant"] * (screenshots - 1) + ["user"]
     assert images == [b"png%d" % i for i in range(8 - screenshots, 8)]
@@ -134,12 +134,12 @@ def test_gui_owl_lists_what_has_no_screenshot_any_more():
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_agent_settings_of_every_format(name):
-    messages, images = prompt(name, ["reply 0", "reply 1"], screenshots=1, history_steps=1, system_prompt="SYS")
+    messages, images = prompt(name, ["response 0", "response 1"], screenshots=1, history_steps=1, system_prompt="SYS")
     text = json.dumps(messages)
     assert images == [b"png2"] and text.count('"image"') == 1
-    assert "reply 0" not in text
+    assert "response 0" not in text
     assert "SYS" in text
-    assert b"png" not in b"".join(prompt(name, ["reply"], screenshots=0)[1])
+    assert b"png" not in b"".join(prompt(name, ["response"], screenshots=0)[1])
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -160,7 +160,7 @@ def test_demonstrated_turns_are_written_in_the_models_format():
     assert "(270,300)" in text
 
 
-# --- replies -----------------------------------------------------------------------------------------------------
+# --- responses -----------------------------------------------------------------------------------------------------
 
 
 def call(**arguments):
@@ -230,9 +230,9 @@ def call(**arguments):
         ("glm-v", 'Action: {"action_type": "status", "goal_status": "infeasible"}', "", Finish(INFEASIBLE)),
     ],
 )
-def test_replies(name, text, thought, action):
-    reply = read(name, text)
-    assert (reply.thought, reply.action) == (thought, action)
+def test_responses(name, text, thought, action):
+    response = read(name, text)
+    assert (response.thought, response.action) == (thought, action)
 
 
 def test_glm_types_once_the_field_has_the_focus():
@@ -261,13 +261,13 @@ def test_glm_types_once_the_field_has_the_focus():
         ("glm-v", 'Action: {"action_type": "click"}', "a point must be"),
     ],
 )
-def test_bad_replies_say_why(name, text, reason):
+def test_bad_responses_say_why(name, text, reason):
     action = read(name, text).action
     assert isinstance(action, Invalid) and reason in action.reason
 
 
 POINTS = st.integers(0, 999)
-# Replies with tags in their texts are read as models' own agents read them, which take them for the reply's.
+# Responses with tags in their texts are read as models' own agents read them, which take them for the response's.
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r\t"), max_size=20).filter(
     lambda text: not re.search("</?(think|thinking|tool_call|answer|action)>", text)
 )
@@ -288,13 +288,13 @@ ACTIONS = st.one_of(
 def test_a_written_action_is_read_again(name, action):
     """To within a pixel; GLM's swipes have one of four directions, UI-Venus' reasons and some waits no written form."""
     context = policy(name)
-    written = context.reply(action, TYPING, "because")
+    written = context.write_response(action, TYPING, "because")
     read = context.parse(written, TYPING)
     assert (read.thought, type(read.action)) == (
         "Memory: \nReason: because" if name in GLM else "because",
         type(action),
     )
-    assert context.parse(context.reply(action, TYPING), TYPING).action == read.action
+    assert context.parse(context.write_response(action, TYPING), TYPING).action == read.action
     if isinstance(action, Wait) or name in GLM and isinstance(action, Swipe):
         return
     for field in ("x", "y", "x2", "y2"):
@@ -306,9 +306,9 @@ def test_a_written_action_is_read_again(name, action):
 @pytest.mark.parametrize("name", PUBLISHED)
 @given(action=ACTIONS, data=st.data())
 @settings(max_examples=60)
-def test_a_reply_that_was_cut_off_is_no_other_action(name, action, data):
+def test_a_response_that_was_cut_off_is_no_other_action(name, action, data):
     context = policy(name)
-    written = context.reply(action, TYPING, "because")
+    written = context.write_response(action, TYPING, "because")
     cut = data.draw(st.integers(0, len(written)))
     assert context.parse(written[:cut], TYPING).action in (context.parse(written, TYPING).action, AnyInvalid())
 
@@ -319,7 +319,7 @@ class AnyInvalid:
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
-def test_long_replies_are_read_in_linear_time(name):
+def test_long_responses_are_read_in_linear_time(name):
     heads = (
         "",
         "Action: ",
@@ -372,7 +372,7 @@ Scroll(start=( end=( Memory: \ud800""".split()
     )
 )
 @settings(max_examples=80)
-def test_no_reply_raises_or_leaves_the_screen(name, text):
+def test_no_response_raises_or_leaves_the_screen(name, text):
     action = read(name, text).action
     for field in ("x", "y", "x2", "y2"):
         assert 0 <= getattr(action, field, 0) <= 999

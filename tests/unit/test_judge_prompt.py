@@ -79,6 +79,6 @@ def test_control_tokens_are_spelled_apart(token):
 
 def test_the_examples_are_what_a_judge_should_say():
     for example in EXAMPLES:
-        assert read_verdict(example.reply).success is example.success
+        assert read_verdict(example.response).success is example.success
     for example in (*EXAMPLES, PROBE):
         assert Image.open(io.BytesIO(example.case.screenshot)).size == (360, 720)

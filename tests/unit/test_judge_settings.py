@@ -2,7 +2,7 @@ import pytest
 
 from mobilerl.config import ConfigError, JudgeSection, validate
 from mobilerl.inference.client import ChatClient
-from mobilerl.judge.cache import ReplyCache, reply_key
+from mobilerl.judge.cache import ResponseCache, response_key
 from mobilerl.judge.judge import Judge
 
 URL = {"url": "http://127.0.0.1:1/v1", "model": "m"}
@@ -45,7 +45,7 @@ def test_a_key_that_no_header_can_carry_is_not_repeated(monkeypatch, key):
     assert "cret" not in str(fault.value)
 
 
-KEY = reply_key("m", [{"role": "user", "content": "x"}], {"temperature": 0.0}, 0)
+KEY = response_key("m", [{"role": "user", "content": "x"}], {"temperature": 0.0}, 0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ KEY = reply_key("m", [{"role": "user", "content": "x"}], {"temperature": 0.0}, 0
     ],
 )
 def test_a_damaged_cache_entry_counts_as_missing(tmp_path, damage):
-    cache = ReplyCache(tmp_path)
+    cache = ResponseCache(tmp_path)
     cache.put(KEY, "Status: failure", "m")
     path = next(tmp_path.rglob("*.json"))
     path.write_bytes(damage(path.read_bytes()))
@@ -71,4 +71,4 @@ def test_a_damaged_cache_entry_counts_as_missing(tmp_path, damage):
 def test_a_cache_folder_that_cannot_be_written_to_is_found_at_start(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="judge.cache"):
-        ReplyCache(tmp_path / "file" / "cache").check()
+        ResponseCache(tmp_path / "file" / "cache").check()

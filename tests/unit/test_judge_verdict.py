@@ -46,24 +46,24 @@ def test_nonsense_is_no_verdict_and_says_why(text, reason):
     assert len(reading.reason) < 200 and "\n" not in reading.reason
 
 
-def poll(replies, wanted):
+def poll(responses, wanted):
     """Asks as the judge does; the verdict and the votes that were asked for."""
     votes = []
     while True:
         verdict, more = tally(votes, wanted)
         if not more:
             return verdict, len(votes)
-        votes += [Vote(r) for r in replies[len(votes) : len(votes) + more]]
+        votes += [Vote(r) for r in responses[len(votes) : len(votes) + more]]
         assert len(votes) <= wanted
 
 
 @pytest.mark.parametrize("wanted", [1, 3, 5])
 def test_a_majority_is_the_same_whether_all_are_asked_or_not(wanted):
-    for replies in itertools.product((True, False, None), repeat=wanted):
-        verdict, asked = poll(replies, wanted)
-        if replies.count(True) > wanted / 2:
+    for responses in itertools.product((True, False, None), repeat=wanted):
+        verdict, asked = poll(responses, wanted)
+        if responses.count(True) > wanted / 2:
             assert verdict is True
-        elif replies.count(False) > wanted / 2:
+        elif responses.count(False) > wanted / 2:
             assert verdict is False
         else:
             assert verdict is None

@@ -15,10 +15,10 @@ from mobilerl.algorithms.losses import clipped_policy_loss
 from mobilerl.benchmarks.model_families import png
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.engines.scoring import with_pictures
+from mobilerl.engines.scoring import with_prepared_images
 from mobilerl.models import loading, tiny
 from mobilerl.models.codec import Codec
-from mobilerl.models.pictures import Pictures
+from mobilerl.models.images import Images
 from mobilerl.records import Completion, MicroBatch, TrainingSample
 from mobilerl.records.engine import Request, Sampling, SkippedStep
 
@@ -122,13 +122,13 @@ def test_an_update_does_not_depend_on_the_micro_batches(folder, agg):
     assert gradients[2].abs().max() > 1e-3
 
 
-def test_the_pictures_of_a_micro_batch_are_made_once_and_before_its_turn(folder, monkeypatch):
+def test_the_images_of_a_micro_batch_are_made_once_and_before_its_turn(folder, monkeypatch):
     engine = LocalEngine(folder, LocalSettings())
-    rows, made, cut = sample_rows(engine, 6), [], Pictures._cut
-    monkeypatch.setattr(Pictures, "_cut", lambda self, png: made.append(png) or cut(self, png))
+    rows, made, cut = sample_rows(engine, 6), [], Images._cut
+    monkeypatch.setattr(Images, "_cut", lambda self, png: made.append(png) or cut(self, png))
     engine.codec = Codec.load(folder)
     parts = [[0], [2, 1], [3], [5, 4]]
-    for wanted, part in zip(parts, with_pictures(engine.codec, rows, parts), strict=True):
+    for wanted, part in zip(parts, with_prepared_images(engine.codec, rows, parts), strict=True):
         assert part == wanted and {png for i in part for png in rows[i].images} <= set(made)
         engine.codec.collate([rows[i].prompt_ids for i in part], [rows[i].images for i in part], pad_left=True)
     assert sorted(made) == sorted({png for row in rows for png in row.images}) and len(made) > 2
@@ -296,7 +296,7 @@ def test_small_steps_reach_the_weights_when_computing_in_bfloat16(folder, tmp_pa
 
 
 def updated(folder: Path, **settings: object) -> tuple[LocalEngine, dict[str, float], list[Completion], int]:
-    """An engine after one update, its metrics, its greedy replies, and the bytes kept for the backward pass."""
+    """An engine after one update, its metrics, its greedy responses, and the bytes kept for the backward pass."""
     torch.manual_seed(1)
     engine = LocalEngine(folder, LocalSettings(reference=True, **settings))
     rows, kept = sample_rows(engine, 4), 0
@@ -313,9 +313,11 @@ def updated(folder: Path, **settings: object) -> tuple[LocalEngine, dict[str, fl
 
 @pytest.mark.parametrize("lora_rank", [0, 4])
 def test_gradient_checkpointing_gives_the_same_results_from_less_memory(folder, lora_rank):
-    plain, metrics, replies, kept = updated(folder, lora_rank=lora_rank)
-    again, metrics_again, replies_again, kept_again = updated(folder, lora_rank=lora_rank, gradient_checkpointing=True)
-    assert metrics_again == metrics and replies_again == replies
+    plain, metrics, responses, kept = updated(folder, lora_rank=lora_rank)
+    again, metrics_again, responses_again, kept_again = updated(
+        folder, lora_rank=lora_rank, gradient_checkpointing=True
+    )
+    assert metrics_again == metrics and responses_again == responses
     assert again.weights() == plain.weights()
     assert kept_again < 0.6 * kept
 

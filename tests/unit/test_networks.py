@@ -42,11 +42,11 @@ class _Gateway(Handler):
     """A proxy that answers by itself: 502, or what a model server says."""
 
     def do_GET(self) -> None:
-        self.reply({"object": "list", "data": [{"id": "vlm"}]}, self.server.status)
+        self.respond({"object": "list", "data": [{"id": "vlm"}]}, self.server.status)
 
     def do_POST(self) -> None:
         self.body()
-        self.reply("Bad Gateway", self.server.status)
+        self.respond("Bad Gateway", self.server.status)
 
 
 @pytest.fixture

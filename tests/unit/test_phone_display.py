@@ -103,7 +103,7 @@ def test_dark_theme_darkens_the_map_too(phone):
     phone.launch(MAPS)
     phone.settings["secure"]["ui_night_mode"] = "2"
     left, top, right, bottom = node(phone, "Map").bounds
-    drawn = render.picture(phone).convert("L").crop((left, top, right, bottom))
+    drawn = render.image(phone).convert("L").crop((left, top, right, bottom))
     assert ImageStat.Stat(drawn).mean[0] < 80
 
 
@@ -115,10 +115,10 @@ def test_the_night_mode_is_set_and_told_as_on_android_and_auto_follows_the_clock
 
     phone.launch(TASKS)
     assert night().stdout == b"Night mode: no\n"
-    light = render.picture(phone)
-    assert night("yes").stdout == b"Night mode: yes\n" and render.picture(phone) != light
+    light = render.image(phone)
+    assert night("yes").stdout == b"Night mode: yes\n" and render.image(phone) != light
     assert shell.run("settings get secure ui_night_mode").stdout == b"2\n"
-    assert night("auto").stdout == b"Night mode: auto\n" and render.picture(phone) == light
+    assert night("auto").stdout == b"Night mode: auto\n" and render.image(phone) == light
     shell.run("date 101523302023")
     assert phone.now.hour == 23 and phone.dark
     shell.run("cmd statusbar expand-settings")

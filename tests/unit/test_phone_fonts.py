@@ -49,9 +49,9 @@ def test_a_character_without_a_font_is_a_box_and_breaks_nothing():
 
 
 @pytest.mark.skipif("emoji" not in fonts.stack(), reason="no Noto Color Emoji here")
-def test_an_emoji_sequence_is_one_picture():
-    pictures = [part for *_, part in fonts.drawn("hi 👨‍👩‍👧 ❤️", 20, False) if part.mode == "RGBA"]
-    assert len(pictures) == 2 and pictures[0].size == pictures[1].size
+def test_an_emoji_sequence_is_one_image():
+    images = [part for *_, part in fonts.drawn("hi 👨‍👩‍👧 ❤️", 20, False) if part.mode == "RGBA"]
+    assert len(images) == 2 and images[0].size == images[1].size
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_popups_have_room_for_their_texts(locale):
         device.popup = popup
         device.changed()
         written: list[Written] = []
-        render.picture(device, written)
+        render.image(device, written)
         assert len(written) > 3 and [w.text for w in written if w.shown != w.text or fonts.missing(w.text)] == []
 
 

@@ -1,4 +1,4 @@
-"""The picture: valid PNG, the same for the same screen, and different whenever something visible differs."""
+"""The image: valid PNG, the same for the same screen, and different whenever something visible differs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_app_can_be_drawn_in_both_themes(phone, app):
     assert (light == dark) == (phone.foreground is phone.launcher)
 
 
-def test_what_changes_on_the_screen_changes_the_picture(phone):
+def test_what_changes_on_the_screen_changes_the_image(phone):
     phone.launch(NOTES)
     seen = {render.png(phone)}
     changes = (

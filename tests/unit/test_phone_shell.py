@@ -113,7 +113,7 @@ def test_files_in_androidworlds_format(shell):
     assert out(shell, "ls /sdcard/Box; cat /sdcard/Case/a.txt") == "hi\n"
 
 
-def test_raw_pictures_have_16_bytes_of_header_and_4_bytes_a_pixel(shell):
+def test_raw_images_have_16_bytes_of_header_and_4_bytes_a_pixel(shell):
     assert len(shell.run("screencap").stdout) == 16 + 4 * 360 * 720
 
 

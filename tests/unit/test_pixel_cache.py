@@ -1,18 +1,18 @@
-"""The cache of patches never returns another picture's patches and never grows beyond its limit."""
+"""The cache of patches never returns another image's patches and never grows beyond its limit."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mobilerl.models import pictures as module
-from mobilerl.models.pictures import Pictures
+from mobilerl.models import images as module
+from mobilerl.models.images import Images
 
 
-class Counting(Pictures):
+class Counting(Images):
     cuts = 0
 
     def _cut(self, png):
-        """Patches that identify the picture."""
+        """Patches that identify the image."""
         self.cuts += 1
         number = int(png)
         size = 1100 if number == 9 else 400
@@ -21,10 +21,10 @@ class Counting(Pictures):
 
 def test_the_most_recently_used_patches_are_kept_up_to_the_limit(monkeypatch):
     monkeypatch.setattr(module, "CACHE_BYTES", 1000)
-    pictures = Counting(processor=None, max_pixels=None)
-    # Two pictures of 400 bytes fit; picture 9 is larger than the cache.
+    images = Counting(processor=None, max_pixels=None)
+    # Two images of 400 bytes fit; image 9 is larger than the cache.
     for number, computed in ((1, True), (2, True), (1, False), (3, True), (1, False), (2, True), (9, True), (9, False)):
-        before = pictures.cuts
-        patches, _ = pictures.patches(b"%d" % number)
+        before = images.cuts
+        patches, _ = images.patches(b"%d" % number)
         assert set(patches.flatten()) == {number}
-        assert (pictures.cuts > before) == computed
+        assert (images.cuts > before) == computed

@@ -43,12 +43,12 @@ def engine_of(folder: Path, **settings) -> LocalEngine:
 
 @pytest.fixture(scope="module")
 def pairs(folder) -> list[PreferencePair]:
-    """Replies of different lengths to prompts of different lengths."""
+    """Responses of different lengths to prompts of different lengths."""
     codec, made = engine_of(folder).codec, []
     for i, text in enumerate(("open the list", "milk", "Save the Notes and finish", "Cancel", "tap")):
         prompt = codec.encode([{"role": "user", "content": [{"type": "text", "text": f"{text}\n" * (i + 1)}]}], [])
-        replies = codec.encode_reply("tap Save"), codec.encode_reply("tap Cancel and finish")
-        made.append(PreferencePair(f"p{i}", prompt, (), *(replies if i % 2 else reversed(replies))))
+        responses = codec.encode_response("tap Save"), codec.encode_response("tap Cancel and finish")
+        made.append(PreferencePair(f"p{i}", prompt, (), *(responses if i % 2 else reversed(responses))))
     return made
 
 

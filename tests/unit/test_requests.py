@@ -19,7 +19,7 @@ from mobilerl.records.engine import EngineError, Request, Sampling
 
 WAIT_S = 20.0
 """For what must happen at all, however busy the machine is."""
-CODEC = SimpleNamespace(pictures=SimpleNamespace(scaled=lambda png: png))
+CODEC = SimpleNamespace(images=SimpleNamespace(scaled=lambda png: png))
 
 
 class Sampler:
@@ -37,7 +37,7 @@ class Sampler:
         self.asked.append(number)
         while number in self.held:
             await asyncio.sleep(0.001)
-        assert version == self.version, "weights changed under a reply"
+        assert version == self.version, "weights changed under a response"
         return Completion(request.prompt_ids, (number + 1,), (0.0,), version, "")
 
     def submit(self, number: int) -> Future[Completion]:
@@ -89,7 +89,7 @@ def test_every_request_is_answered_from_one_version_of_the_weights(actions):
     assert not sampler.requests.running
 
 
-def test_a_change_of_weights_waits_for_replies_and_later_requests_wait_for_it(sampler):
+def test_a_change_of_weights_waits_for_responses_and_later_requests_wait_for_it(sampler):
     sampler.held.add(1)
     running, given_up = sampler.submit(1), sampler.submit(1)
     eventually(lambda: sampler.asked == [1, 1])

@@ -10,7 +10,7 @@ from typing import Any
 
 import openai
 import pytest
-from model_server import ASKED, REPLY, VLLM_FIELDS, act, completion, like_vllm, stand_in_fixture, strict  # noqa: F401 - a fixture among them
+from model_server import ASKED, RESPONSE, VLLM_FIELDS, act, completion, like_vllm, stand_in_fixture, strict  # noqa: F401 - a fixture among them
 from PIL import Image
 from source_files import png
 
@@ -34,7 +34,7 @@ def test_vllm_gives_token_ids_and_log_probabilities(stand_in):
     server = stand_in(like_vllm)
     done = act(connect(server.url, "vlm"))
     assert (done.prompt_ids, done.token_ids, done.logprobs) == ((7, 8, 9), (5, 6), (-0.5, -0.25))
-    assert done.text == REPLY + "</answer>"
+    assert done.text == RESPONSE + "</answer>"
     sent = server.bodies[-1]
     assert (sent["temperature"], sent["max_tokens"], sent["stop"]) == (1.0, 32, ["</answer>"])
     # What vLLM reads from generation_config.json is switched off: the distribution is the model's own.
@@ -46,12 +46,12 @@ def test_a_strict_server_is_asked_for_nothing_it_does_not_know(stand_in):
     policy = connect(server.url, "vlm")
     assert not policy.vllm
     done = act(policy)
-    assert done.text == REPLY + "</answer>" and (done.prompt_ids, done.token_ids, done.logprobs) == ((), (), ())
+    assert done.text == RESPONSE + "</answer>" and (done.prompt_ids, done.token_ids, done.logprobs) == ((), (), ())
     assert not VLLM_FIELDS & set(server.bodies[-1])
 
 
 @pytest.mark.parametrize(
-    ("reply", "text"),
+    ("response", "text"),
     [
         (completion("<answer>do()</answer>"), "<answer>do()</answer>"),
         (completion("<answer>do(", finish_reason="length"), "<answer>do("),
@@ -62,9 +62,9 @@ def test_a_strict_server_is_asked_for_nothing_it_does_not_know(stand_in):
         (completion("<answer>\ud83d", reasoning="\ude00"), "<think>?</think><answer>?</answer>"),
     ],
 )
-def test_the_text_is_what_the_model_wrote(stand_in, reply, text):
+def test_the_text_is_what_the_model_wrote(stand_in, response, text):
     """The stop string that the server cut off is put back, and so is a thought that its parser took out."""
-    assert act(ServerPolicy(stand_in(lambda body: reply).url, "vlm")).text == text
+    assert act(ServerPolicy(stand_in(lambda body: response).url, "vlm")).text == text
 
 
 def test_a_policy_can_be_used_in_one_event_loop_after_another(stand_in):
@@ -73,7 +73,7 @@ def test_a_policy_can_be_used_in_one_event_loop_after_another(stand_in):
         assert asyncio.run(policy.act(ASKED, (), Sampling())).text
 
 
-def test_pictures_are_sent_byte_for_byte_in_their_places(stand_in):
+def test_images_are_sent_byte_for_byte_in_their_places(stand_in):
     first, second = png(1), png(2)
     messages = [
         {"role": "system", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -85,8 +85,8 @@ def test_pictures_are_sent_byte_for_byte_in_their_places(stand_in):
     system, *users = server.bodies[-1]["messages"]
     assert system == {"role": "system", "content": "ab"}
     for user, shot, text in zip(users, (first, second), "cd", strict=True):
-        picture, words = user["content"]
-        head, data = picture["image_url"]["url"].split(",")
+        image, words = user["content"]
+        head, data = image["image_url"]["url"].split(",")
         assert head == "data:image/png;base64" and base64.b64decode(data) == shot
         assert words == {"type": "text", "text": text}
 
@@ -103,7 +103,7 @@ def test_passing_faults_are_tried_again(stand_in, fault):
 
     server = stand_in(answer)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
-    assert act(ServerPolicy(server.url, "vlm")).text == REPLY + "</answer>"
+    assert act(ServerPolicy(server.url, "vlm")).text == RESPONSE + "</answer>"
     assert len(server.bodies) == 4
 
 
@@ -123,13 +123,13 @@ def test_a_server_that_hangs_is_given_up_before_an_episodes_deadline(stand_in):
     assert time.monotonic() - began < 60
 
 
-def test_a_prompt_that_is_too_long_is_an_empty_reply_and_counted(stand_in):
+def test_a_prompt_that_is_too_long_is_an_empty_response_and_counted(stand_in):
     def answer(body: dict[str, Any]) -> Any:
         return (400, "maximum context length is 9") if "long" in body["messages"][0]["content"] else like_vllm(body)
 
     policy = connect(stand_in(answer).url, "vlm")
     long = [{"role": "user", "content": [{"type": "text", "text": "long"}]}]
-    with pytest.raises(ConfigError, match="maximum context length is 9; make prompts and replies shorter"):
+    with pytest.raises(ConfigError, match="maximum context length is 9; make prompts and responses shorter"):
         act(policy, long)  # not one prompt has been taken: nothing ever would be
     act(policy)
     done = act(policy, long)
@@ -159,7 +159,7 @@ def test_a_server_that_cannot_be_used_is_refused_in_one_line(stand_in, options, 
     assert says in one_line(stand_in(**options).url, name)
 
 
-def test_a_model_that_takes_no_pictures_or_fewer(stand_in):
+def test_a_model_that_takes_no_images_or_fewer(stand_in):
     def one_at_most(body: dict[str, Any]) -> Any:
         count = sum(part["type"] == "image_url" for part in body["messages"][0]["content"])
         return (400, "At most 1 image(s) may be provided in one prompt.") if count > 1 else like_vllm(body)
@@ -181,8 +181,8 @@ def test_a_template_that_prints_lists(stand_in):
 
 def test_large_images_are_scaled_down():
     small = shrunk(png(0, 400, 900), 10_000)
-    picture = Image.open(io.BytesIO(small))
-    assert 9_000 <= picture.width * picture.height <= 10_000
+    image = Image.open(io.BytesIO(small))
+    assert 9_000 <= image.width * image.height <= 10_000
     assert shrunk(png(0, 40, 90), 3600) == png(0, 40, 90)
     (sent,) = with_images([{"role": "user", "content": [{"type": "image"}]}], [png(0, 400, 900)], 10_000)
     assert base64.b64decode(sent["content"][0]["image_url"]["url"].split(",")[1]) == small

@@ -1,4 +1,4 @@
-"""Reading pre-training: every reply must be the right answer to its instruction, parsed as the agent parses it."""
+"""Reading pre-training: every response must be the right answer to its instruction, parsed as the agent parses it."""
 
 import random
 import re
@@ -9,7 +9,7 @@ import pytest
 from mobilerl.envs.base import Finish, LongPress, Tap, Type
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
-from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.parsing import parse_response
 from mobilerl.policy.screen import Element, Screen
 from mobilerl.sft.pretraining import QUESTIONS, goal_samples, reading_samples
 
@@ -38,14 +38,14 @@ def made(codec):
 
 
 def parts(codec: Codec, sample) -> tuple[str, list[tuple[str, str]]]:
-    """The screen's text, and (instruction, reply) pairs, cut where the loss begins and ends."""
+    """The screen's text, and (instruction, response) pairs, cut where the loss begins and ends."""
     exchanges, i = [], 0
     while i < len(sample.trained):
         begin = next(k for k in range(i, len(sample.trained)) if sample.trained[k])
         end = next((k for k in range(begin, len(sample.trained)) if not sample.trained[k]), len(sample.trained))
-        asked, reply = sample.response_ids[i:begin], sample.response_ids[begin:end]
-        assert reply[-1] == codec.eos_id
-        exchanges.append((codec.decode(asked), codec.decode(reply)))
+        asked, response = sample.response_ids[i:begin], sample.response_ids[begin:end]
+        assert response[-1] == codec.eos_id
+        exchanges.append((codec.decode(asked), codec.decode(response)))
         i = end
     return codec.decode(sample.prompt_ids), exchanges
 
@@ -61,7 +61,7 @@ def screen_of(text: str) -> tuple[Screen, dict[int, tuple[str, str]]]:
     return Screen(tuple(elements), 1000, 1000), written
 
 
-def test_every_reply_is_the_right_answer_to_its_instruction(codec, made):
+def test_every_response_is_the_right_answer_to_its_instruction(codec, made):
     held = Counter()
     kinds = {Tap: 0, LongPress: 0, Type: 0, Finish: 0}
     for sample in made:
@@ -71,10 +71,10 @@ def test_every_reply_is_the_right_answer_to_its_instruction(codec, made):
         assert all(1 <= mark <= tiny.MARKS for mark in written)
         names = [name for name, _ in written.values()]
         assert len(set(names)) == len(names), "an instruction would fit two lines"
-        for asked, reply in exchanges:
-            parsed = parse_reply(reply, screen, "mark", 1000, 1000)
+        for asked, response in exchanges:
+            parsed = parse_response(response, screen, "mark", 1000, 1000)
             action = parsed.action
-            assert type(action) in kinds, f"{reply!r}: {action}"
+            assert type(action) in kinds, f"{response!r}: {action}"
             kinds[type(action)] += 1
             verb, _, rest = asked.strip().partition(" ")
             if isinstance(action, Type):
@@ -103,11 +103,11 @@ def test_a_goal_sample_asks_for_the_first_part_that_was_not_done_yet(codec):
     goal, purposes = "Delete milk and then turn on cloud for apple", ["delete milk", "turn on apple cloud"]
     asked = set()
     for sample in goal_samples([(goal, purposes)] * 20, WORDS, codec, random.Random(0)):
-        prompt, reply = codec.decode(sample.prompt_ids), codec.decode(sample.response_ids)
+        prompt, response = codec.decode(sample.prompt_ids), codec.decode(sample.response_ids)
         head, history = prompt.split("history:\n")
         *done, last = history.strip().split("\n")
         assert goal in head and goal in last
         assert [line.partition(";")[0] for line in done] == purposes[: len(done)]
-        assert reply == f"<think>{purposes[len(done)]};"
+        assert response == f"<think>{purposes[len(done)]};"
         asked.add(len(done))
     assert asked == {0, 1}

@@ -13,7 +13,7 @@ from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.policy.context import ContextPolicy, make_context
-from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.parsing import parse_response
 from mobilerl.sft.batches import IGNORE, collate
 from mobilerl.sft.data import SftData
 from mobilerl.sft.demonstrations import demonstrations, single_steps
@@ -44,18 +44,18 @@ def test_a_sample_is_token_exact_and_reads_back_as_the_action(steps, codec):
         assert sample.response_ids[-1] == codec.eos_id and sample.trained is None
         assert len(sample) == len(sample.prompt_ids) + len(sample.response_ids)
         seen = step.observation
-        reply = parse_reply(codec.decode(sample.response_ids), step.screen, "mark", seen.width, seen.height)
-        assert same_action(reply.action, step.action, step.screen) and reply.thought == ""
+        response = parse_response(codec.decode(sample.response_ids), step.screen, "mark", seen.width, seen.height)
+        assert same_action(response.action, step.action, step.screen) and response.thought == ""
 
 
-def test_the_chat_layout_shows_the_experts_earlier_replies():
+def test_the_chat_layout_shows_the_experts_earlier_responses():
     context = ContextPolicy()
     for task in TASKS:
         steps = demonstrations(PhoneEnv("sim-0", 180, 360, 0.0), [task], context)
         said = [m["content"][0]["text"] for m in steps[-1].messages(context)[0] if m["role"] == "assistant"]
         assert len(said) == len(steps) - 1 > 0
-        for step, reply in zip(steps, said, strict=False):
-            assert same_action(context.parse(reply, step.screen).action, step.action, step.screen)
+        for step, response in zip(steps, said, strict=False):
+            assert same_action(context.parse(response, step.screen).action, step.action, step.screen)
 
 
 def test_single_steps_name_one_element_and_mean_it(steps):

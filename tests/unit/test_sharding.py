@@ -39,7 +39,7 @@ def test_no_process_has_more_than_one_row_more_work_than_another(lengths, proces
 
 def test_a_step_in_which_some_processes_would_skip_the_vision_tower_is_refused():
     """With NCCL the others would wait for their part of its weights."""
-    text, picture = row(5), replace(row(5), images=(b"png",))
-    assert len(shards([picture, picture], 2, 100)) == len(shards([text, text], 2, 100)) == 2
+    text, image = row(5), replace(row(5), images=(b"png",))
+    assert len(shards([image, image], 2, 100)) == len(shards([text, text], 2, 100)) == 2
     with pytest.raises(EngineError, match="with and without screenshots"):
-        shards([picture, text], 2, 100)
+        shards([image, text], 2, 100)

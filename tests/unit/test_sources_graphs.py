@@ -130,14 +130,14 @@ def test_successful_trajectories_are_demonstrations(tmp_path):
     (demo,), counts = run_demos(tmp_path)
     assert demo.task == make_task("good")
     step = demo.steps[0]
-    assert (step.action, step.thought, step.response, step.listed) == (Tap(1, 2), "a thought", "reply", True)
+    assert (step.action, step.thought, step.response, step.listed) == (Tap(1, 2), "a thought", "response", True)
     assert counts.rejected_episodes == {"not successful": 1, "the device failed": 1} and not counts.faults
 
 
 def test_what_went_wrong_in_a_success_is_not_imitated_but_remembered(tmp_path):
     save_trajectories(tmp_path, 1, [trajectory("a", (Tap(1, 2), Invalid("no tag"), Finish()), note="no such app")])
     (demo,), _ = run_demos(tmp_path)
-    told = ["the phone did not carry out the action", "the policy's reply could not be parsed", ""]
+    told = ["the phone did not carry out the action", "the policy's response could not be parsed", ""]
     assert [s.reject for s in demo.steps] == told
 
 

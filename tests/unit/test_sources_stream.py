@@ -48,7 +48,7 @@ def test_samples_of_an_episode(control):
         (2, 2, "finish"),
     ]
     messages, images = first[4].messages(CONTEXT)
-    # Both actions in the history, as replies; the last screenshot but one is shown again, the first is not kept.
+    # Both actions in the history, as responses; the last screenshot but one is shown again, the first is not kept.
     assert [text_of(m) for m in messages if m["role"] == "assistant"] == [
         '<answer>do(action="Launch", app="Notes")</answer>',
         '<answer>do(action="Tap", element=[130,749,870,916])</answer>',

@@ -47,7 +47,7 @@ def test_a_word_has_related_weights_with_and_without_a_capital(folder, loaded):
     weight = load_model(folder).get_input_embeddings().weight.detach()
 
     def row(text):
-        (token,) = loaded.encode_reply(text)[:-1]
+        (token,) = loaded.encode_response(text)[:-1]
         return weight[token]
 
     def likeness(a, b):
@@ -65,7 +65,7 @@ def test_a_word_has_related_weights_with_and_without_a_capital(folder, loaded):
 @example('do(action="Type", text=" x ")</answer>')
 def test_text_comes_back_exactly(loaded, text):
     assume(not any(token in text for token in loaded.tokenizer.all_special_tokens))  # no text: prompts escape them
-    ids = loaded.encode_reply(text)
+    ids = loaded.encode_response(text)
     assert ids[-1] == loaded.eos_id
     assert loaded.tokenizer.unk_token_id not in ids
     assert loaded.decode(ids) == text
@@ -87,7 +87,7 @@ def test_placeholders_and_images_must_match(loaded):
 def test_pixels_are_those_of_the_image_processor(loaded):
     for size in ((360, 720), (90, 61), (28, 400)):
         shot = png(*size)
-        wanted = loaded.image_processor(images=[loaded.pictures.scaled(shot)], do_resize=False, return_tensors="np")
+        wanted = loaded.image_processor(images=[loaded.images.scaled(shot)], do_resize=False, return_tensors="np")
         patches, grid = loaded.pixels(shot)
         assert patches.dtype == np.float32
         np.testing.assert_allclose(patches, wanted["pixel_values"], atol=1e-6)

@@ -1,4 +1,4 @@
-"""Replies that could not be read: their reasons in every format, in metrics, in results.json and on the terminal."""
+"""Responses that could not be read: their reasons in every format, in metrics, in results.json and on the terminal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def decided(format_: str, text: str, tokens: int = 3) -> Invalid:
 
 @pytest.mark.parametrize("format_", sorted(FORMATS))
 def test_every_format_has_the_same_reasons(format_):
-    whole = ContextPolicy(format=format_, grounding="point").reply(Tap(500, 500), Screen((), 1080, 2400), "so")
+    whole = ContextPolicy(format=format_, grounding="point").write_response(Tap(500, 500), Screen((), 1080, 2400), "so")
     assert not isinstance(decided(format_, whole), Invalid), "the call of this test is one"
     far = decided(format_, re.sub(r"\d{3,4}", "99999", whole))
     assert not isinstance(far, Invalid) or far.why == Why.OFF_SCREEN, "some formats clip as upstream does"
@@ -69,7 +69,7 @@ def test_reasons(format_, text, why):
 
 
 def invalid(trajectory, *whys: str, text: str = "no call in here"):
-    """The trajectory with unreadable replies in its first steps."""
+    """The trajectory with unreadable responses in its first steps."""
     bad = [
         replace(step, action=Invalid("x", why=why), completion=replace(step.completion, text=f"{text} {why}"))
         for step, why in zip(trajectory.steps, whys, strict=False)
@@ -88,7 +88,7 @@ def test_metrics_and_the_line_of_an_iteration_say_why():
     }
     console = Console(file=io.StringIO(), width=300)
     ProgressView(console=console).update({"iteration": 1, **metrics})
-    assert "unreadable replies 30% (no_call 20%, cut_off 10%)" in console.file.getvalue()
+    assert "unreadable responses 30% (no_call 20%, cut_off 10%)" in console.file.getvalue()
     ProgressView(console=(quiet := Console(file=io.StringIO()))).update({"iteration": 1, "rollout/invalid_rate": 0.1})
     assert "unreadable" not in quiet.file.getvalue()
 
@@ -99,15 +99,19 @@ def printed(results) -> str:
     return console.file.getvalue()
 
 
-def test_results_count_them_with_the_first_reply_of_each_reason():
-    played = [invalid(make_trajectory(f"t{i}", 0.0, 10), Why.NO_CALL, Why.CUT_OFF, text=f"reply {i}") for i in range(3)]
+def test_results_count_them_with_the_first_response_of_each_reason():
+    played = [
+        invalid(make_trajectory(f"t{i}", 0.0, 10), Why.NO_CALL, Why.CUT_OFF, text=f"response {i}") for i in range(3)
+    ]
     episodes = [EpisodeResult.of(TASK, "test", i, t) for i, t in enumerate(played)]
     results = build_results("sim", {"model_server": "http://127.0.0.1/v1"}, episodes)
-    reasons = {why: {"count": 3, "first": f"reply 0 {why}"} for why in ("no_call", "cut_off")}
+    reasons = {why: {"count": 3, "first": f"response 0 {why}"} for why in ("no_call", "cut_off")}
     assert results["invalid_replies"] == {"count": 6, "rate": pytest.approx(0.2), "reasons": reasons}
     assert results["instances"][0]["invalid"] == {"no_call": 1, "cut_off": 1}
     said = printed(results)
-    assert "20.0% of the replies could not be read (6)" in said and "no_call 3, the first: 'reply 0 no_call'" in said
+    assert (
+        "20.0% of the responses could not be read (6)" in said and "no_call 3, the first: 'response 0 no_call'" in said
+    )
     assert "tool-call-parser" not in said, "not most of them lack a call"
 
 
@@ -115,7 +119,7 @@ def test_results_count_them_with_the_first_reply_of_each_reason():
 def test_a_server_that_may_take_the_calls_away_is_named(protocol):
     played = invalid(make_trajectory("t", 0.0, 3), Why.NO_CALL, Why.NO_TEXT, Why.NO_CALL)
     said = printed(build_results("sim", protocol, [EpisodeResult.of(TASK, "test", 0, played)]))
-    assert "100.0% of the replies could not be read" in said
+    assert "100.0% of the responses could not be read" in said
     assert ("start it without --tool-call-parser" in said) == bool(protocol)
 
 
@@ -123,13 +127,15 @@ CALL = {"id": "1", "type": "function", "function": {"name": "mobile_use", "argum
 SPLIT = ["Thought", "<tool_call>", '{"name": "mobile_use"}', "</tool_call>"]
 
 
-def with_tokens(reply, tokens):
-    reply["choices"][0]["logprobs"] = {"content": [{"token": t, "logprob": -0.1, "top_logprobs": []} for t in tokens]}
-    return reply
+def with_tokens(response, tokens):
+    response["choices"][0]["logprobs"] = {
+        "content": [{"token": t, "logprob": -0.1, "top_logprobs": []} for t in tokens]
+    }
+    return response
 
 
 @pytest.mark.parametrize(
-    ("reply", "warned"),
+    ("response", "warned"),
     [
         (completion("Thought: so", tool_calls=[CALL]), True),
         (completion("", ids=(1, 2, 3), logprobs=(-0.1,) * 3), True),
@@ -141,14 +147,14 @@ def with_tokens(reply, tokens):
         (completion("no call at all"), False),
     ],
 )
-def test_tokens_without_their_text_are_reported_once(stand_in, reply, warned, caplog):
-    policy = ServerPolicy(stand_in(lambda body: reply).url, "vlm")
+def test_tokens_without_their_text_are_reported_once(stand_in, response, warned, caplog):
+    policy = ServerPolicy(stand_in(lambda body: response).url, "vlm")
     act(policy), act(policy)
-    said = [record.getMessage() for record in caplog.records if "tokens of a reply" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "tokens of a response" in record.getMessage()]
     assert len(said) == warned and all("start it without --tool-call-parser" in line for line in said)
 
 
-def test_a_server_says_that_a_reply_was_cut_off(stand_in):
+def test_a_server_says_that_a_response_was_cut_off(stand_in):
     cut = stand_in(lambda body: completion("Thought: I", finish_reason="length"))
     actor = ModelActor(ServerPolicy(cut.url, "vlm"), ContextPolicy(format="qwen3-vl"), Sampling(1.0, 8))
     assert asyncio.run(actor.decide(TASK, [], SEEN, Screen((), 1080, 2400), "k")).action.why == Why.CUT_OFF

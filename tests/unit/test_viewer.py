@@ -333,8 +333,8 @@ def get(port: int, *headers: tuple[str, str], path: str = "/") -> tuple[int, str
         connection.putheader(*header)
     connection.endheaders()
     with closing(connection):
-        reply = connection.getresponse()
-        return reply.status, reply.read().decode(), reply.headers
+        response = connection.getresponse()
+        return response.status, response.read().decode(), response.headers
 
 
 def test_the_server_rejects_foreign_host_headers(run):

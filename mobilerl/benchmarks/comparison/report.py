@@ -1,4 +1,4 @@
-"""Writes a comparison as Markdown and as a picture of learning curves, from the result of `figures.gather`."""
+"""Writes a comparison as Markdown and as an image of learning curves, from the result of `figures.gather`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobilerl.benchmarks.comparison.figures import Estimate, paired
 from mobilerl.reachagent.metrics import MEASURES
 from mobilerl.system.atomic_files import write_atomic
 
-PICTURE = "learning-curves.png"
+IMAGE = "learning-curves.png"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, which is safe for color blindness."""
 DASHES = ("-", "--", "-.", ":")
@@ -32,9 +32,9 @@ policy reaches its goal on the graph. Differences of task success, in points, ar
 
 
 def write(found: Mapping[str, Any], run_dir: Path) -> str:
-    """Writes comparison.json, comparison.md and the picture, and returns the Markdown."""
+    """Writes comparison.json, comparison.md and the image, and returns the Markdown."""
     write_atomic(run_dir / "comparison.json", (json.dumps(found, indent=1, allow_nan=False) + "\n").encode())
-    draw(run_dir / PICTURE, found)
+    draw(run_dir / IMAGE, found)
     text = markdown(found)
     write_atomic(run_dir / "comparison.md", f"{text}\n".encode())
     return text
@@ -56,7 +56,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         blocks += [f"### {group['title']}", _group_table(found, group)]
         if group["members"][0] in found["page_tasks"]:
             blocks += ["On page tasks:", _page_table(found, group)]
-    blocks += [f"![Success in training against environment steps, for each group]({PICTURE})", METHOD]
+    blocks += [f"![Success in training against environment steps, for each group]({IMAGE})", METHOD]
     if found["page_tasks"]:
         blocks += [PAGE_METHOD]
     if offline := [variant["title"] for variant in variants.values() if variant["offline"]]:

@@ -1,55 +1,91 @@
-"""`mobilerl bench gpu`: checks in ten minutes whether a GPU computes the same as the CPU, and how fast.
+"""`mobilerl bench gpu`: checks in twenty minutes whether a GPU computes the same as the CPU, and how fast.
 
 Each phase runs in its own process with a deadline, and its lines are printed as they come, so that a crash, a hang or
-too little memory costs only one phase. Without a GPU all phases run at a tiny size. A machine without internet needs
-torch, transformers, accelerate and peft; `wheels.sh` next to this file packs the rest.
+too little memory costs only one phase. Without a GPU the phases run at a tiny size. A machine without internet needs
+torch, transformers, accelerate and peft; `wheels.sh` next to this file packs the rest, vLLM and verl excepted.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import multiprocessing
+import os
+import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from mobilerl.benchmarks.gpu.report import Line, Report
 from mobilerl.system.terminal import make_console
 
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A module of this package, with its deadline out of all seconds and the distributions that it needs."""
+
+    seconds: float
+    needs: tuple[str, ...] = ()
+
+
 PHASES = {
-    "calibrate": 20,
-    "families": 60,
-    "distributed": 50,
-    "learner": 200,
-    "sampler": 70,
-    "training": 160,
-    "collate": 40,
+    "calibrate": Phase(20),
+    "families": Phase(60),
+    "distributed": Phase(50),
+    "learner": Phase(200),
+    "sampler": Phase(70),
+    "training": Phase(160),
+    "collate": Phase(40),
+    "vllm": Phase(240, ("vllm",)),
+    "verl": Phase(250, ("verl", "ray", "vllm")),
+    "resume": Phase(150, ("verl", "ray", "vllm")),
 }
-"""Deadlines of the phases in seconds, out of ten minutes; each phase is a module of this package."""
-TOTAL = sum(PHASES.values())
 
 
 def measure(minutes: float, phases: Sequence[str] = tuple(PHASES)) -> dict[str, Any]:
-    """Runs the phases and returns their lines. `failed` counts failed checks and phases that did not complete."""
+    """Runs the phases and returns their lines. `failed` counts failed checks and phases that did not complete.
+
+    The phases that can run here share the minutes.
+    """
     lines: list[Line] = []
     console = make_console(stderr=True)
-    for phase in phases:
-        began = time.monotonic()
-        for line in _lines(phase, minutes * 60 * PHASES[phase] / TOTAL):
-            lines.append(line)
-            console.print(f"{line}", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"{phase}: {time.monotonic() - began:.0f} s", markup=False, highlight=False)
+    skipped = {phase: why for phase in phases if (why := _lacking(phase))}
+    total = sum(PHASES[phase].seconds for phase in phases if phase not in skipped)
+    with tempfile.TemporaryDirectory() as folder:
+        for phase in phases:
+            began = time.monotonic()
+            if phase in skipped:
+                found: Iterable[Line] = [Line(phase, f"skipped: {skipped[phase]}", {})]
+            else:
+                found = _lines(phase, minutes * 60 * PHASES[phase].seconds / total, Path(folder))
+            for line in found:
+                lines.append(line)
+                console.print(f"{line}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"{phase}: {time.monotonic() - began:.0f} s", markup=False, highlight=False)
     failed = [line for line in lines if line.ok is False]
     return {"failed": len(failed), "lines": [line.as_row() for line in lines]}
 
 
-def _lines(phase: str, seconds: float) -> Any:
+def _lacking(phase: str) -> str:
+    """Why the phase cannot run here, or ""."""
+    if absent := [name for name in PHASES[phase].needs if importlib.util.find_spec(name) is None]:
+        return f"{' and '.join(absent)} not installed"
+    if "verl" in PHASES[phase].needs and not (torch.cuda.is_available() or os.environ.get("MOBILERL_VERL_CPU")):
+        return "verl needs a GPU"
+    return ""
+
+
+def _lines(phase: str, seconds: float, folder: Path) -> Iterator[Line]:
     """Yields a phase's lines as its process sends them; if it did not complete, the last one says why."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_run, args=(phase, theirs))
+    process = spawn.Process(target=_run, args=(phase, theirs, folder))
     process.start()
     theirs.close()
     ends = time.monotonic() + seconds
@@ -68,8 +104,9 @@ def _lines(phase: str, seconds: float) -> Any:
         process.join()
 
 
-def _run(phase: str, connection: Connection) -> None:
-    report = Report(phase, connection.send)
+def _run(phase: str, connection: Connection, folder: Path) -> None:
+    os.setsid()  # a process group of its own, to which a phase may send signals
+    report = Report(phase, connection.send, folder)
     try:
         importlib.import_module(f"mobilerl.benchmarks.gpu.{phase}").run(report)
     except Exception as error:

@@ -12,7 +12,7 @@ import torch
 
 from mobilerl.benchmarks.gpu.report import Report, device, wait
 from mobilerl.benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, full_size_rows, make_folder
-from mobilerl.models import pictures
+from mobilerl.models import images
 from mobilerl.models.codec import Codec
 
 THREADS = (1, 2, 4, 8, 16)
@@ -24,7 +24,7 @@ def run(report: Report) -> None:
         rows = full_size_rows(codec, 48 if torch.cuda.is_available() else 8)
         for threads in THREADS:
             fresh = Codec(codec.tokenizer, codec.image_processor, config, MAX_PIXELS)
-            with ThreadPoolExecutor(threads) as pool, patch.object(pictures, "_POOL", pool):
+            with ThreadPoolExecutor(threads) as pool, patch.object(images, "_POOL", pool):
                 began = time.perf_counter()
                 for start in range(0, len(rows), 8):
                     part = rows[start : start + 8]

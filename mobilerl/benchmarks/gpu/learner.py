@@ -29,8 +29,8 @@ from mobilerl.records import TrainingSample
 
 CARDS = (24, 48, 80, 141)
 """Memory of common GPUs, in GiB."""
-REPLY = 64
-"""Approximate number of tokens of an expert's reply."""
+RESPONSE = 64
+"""Approximate number of tokens of an expert's response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _measure(
     report.figure(f"{case}", samples_per_s=len(rows) / seconds, mfu=flops / seconds / peak, **parts)
     if torch.cuda.is_available():
         gib = torch.cuda.max_memory_allocated() / 2**30
-        calculated = needed(folder, engine.settings, REPLY, 1).learning / 2**30
+        calculated = needed(folder, engine.settings, RESPONSE, 1).learning / 2**30
         card = next((c for c in CARDS if gib < 0.92 * c), "none")
         report.figure(f"{case}: memory", peak_gib=gib, calculated_gib=calculated, card_gib=card)
     with patch.object(attention, "_kernel", attention._one_by_one):
@@ -151,7 +151,7 @@ def timed_update(engine: LocalEngine, rows: Sequence[TrainingSample]) -> dict[st
 
 def useful_flops(shape: Shape, engine: LocalEngine, rows: Sequence[TrainingSample], lora: bool) -> float:
     """Operations without recomputation: 2 per weight and token forward, and as many for each of the two gradients. With
-    LoRA the weights have none, and the vision tower only runs forward. The head counts only for replies."""
+    LoRA the weights have none, and the vision tower only runs forward. The head counts only for responses."""
     model: Any = engine.accelerator.unwrap_model(engine.model)
     text = model.config.get_text_config()
     width = text.hidden_size // text.num_attention_heads * (text.num_attention_heads + 2 * text.num_key_value_heads)
@@ -164,6 +164,6 @@ def useful_flops(shape: Shape, engine: LocalEngine, rows: Sequence[TrainingSampl
         attended = 2 * tokens**2 * text.hidden_size  # scores and values, causal
         language = shape.layers * (2 * layer * tokens + attended)
         head = 2 * text.hidden_size * text.vocab_size * len(row.response_ids)
-        patches = sum(int(engine.codec.pictures.patches(png)[1].prod()) for png in row.images)
+        patches = sum(int(engine.codec.images.patches(png)[1].prod()) for png in row.images)
         total += (2 if lora else 3) * (language + head) + (1 if lora else 3) * depth * 2 * block * patches
     return total

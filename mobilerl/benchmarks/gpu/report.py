@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -27,8 +28,10 @@ class Line:
 
 
 class Report:
-    def __init__(self, phase: str, send: Callable[[Line], None]) -> None:
-        self.phase, self._send = phase, send
+    """`folder` is the same for all phases of a benchmark."""
+
+    def __init__(self, phase: str, send: Callable[[Line], None], folder: Path) -> None:
+        self.phase, self.folder, self._send = phase, folder, send
 
     def figure(self, name: str, **values: float | int | str) -> None:
         self._send(Line(self.phase, name, values))

@@ -23,7 +23,7 @@ ROLLOUT_WORKER = "mobilerl.engines.verl.rollout_worker.RolloutWorker"
 
 @dataclass(frozen=True, slots=True)
 class VerlSettings:
-    """Settings of the engine. `max_new_tokens` limits a reply, `max_images` the screenshots in a prompt."""
+    """Settings of the engine. `max_new_tokens` limits a response, `max_images` the screenshots in a prompt."""
 
     engine: EngineSection
     cluster: ClusterSection
@@ -99,7 +99,7 @@ def _optimizer(settings: VerlSettings) -> dict[str, Any]:
 
 
 def _rollout(codec: Codec, settings: VerlSettings) -> dict[str, Any]:
-    vllm, reply = settings.vllm, settings.max_new_tokens
+    vllm, response = settings.vllm, settings.max_new_tokens
     shares_gpus = settings.cluster.rollout_nodes == 0
     return {
         "name": "vllm",
@@ -108,9 +108,9 @@ def _rollout(codec: Codec, settings: VerlSettings) -> dict[str, Any]:
         "tensor_model_parallel_size": vllm.tensor_parallel,
         "gpu_memory_utilization": vllm.gpu_memory,
         "prompt_length": vllm.max_prompt,
-        "response_length": reply,
-        "max_model_len": vllm.max_prompt + reply,
-        "max_num_batched_tokens": max(8192, vllm.max_prompt + reply),
+        "response_length": response,
+        "max_model_len": vllm.max_prompt + response,
+        "max_num_batched_tokens": max(8192, vllm.max_prompt + response),
         "max_num_seqs": vllm.max_sequences,
         "dtype": DTYPE,
         "free_cache_engine": shares_gpus,

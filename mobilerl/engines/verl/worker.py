@@ -28,7 +28,13 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from mobilerl.engines.finite import FirstNonFinite, spoil
 from mobilerl.engines.reference import FirstAdapter
-from mobilerl.engines.scoring import add_metrics, make_micro_batch, reply_values, sample_logprobs, with_pictures
+from mobilerl.engines.scoring import (
+    add_metrics,
+    make_micro_batch,
+    response_values,
+    sample_logprobs,
+    with_prepared_images,
+)
 from mobilerl.models.adapters import add_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, prepare_model, save_model
@@ -152,7 +158,7 @@ class PolicyWorker(ActorRolloutRefWorker):
         processes = engine.get_data_parallel_size()
         with engine.train_mode():
             engine.optimizer_zero_grad()
-            for number, part in enumerate(with_pictures(self.codec, work.rows, work.parts)):
+            for number, part in enumerate(with_prepared_images(self.codec, work.rows, work.parts)):
                 rows = [work.rows[i] for i in part]
                 logp, mask = self._logp(engine, rows)
                 loss, parts = objective(make_micro_batch(rows, work.weights[part], logp, mask, work.version))
@@ -177,10 +183,10 @@ class PolicyWorker(ActorRolloutRefWorker):
         with torch.no_grad(), engine.eval_mode(), ExitStack() as first:
             if reference and not frozen:
                 first.enter_context(self._first.in_place(engine.module))
-            for part in with_pictures(self.codec, work.rows, work.parts):
+            for part in with_prepared_images(self.codec, work.rows, work.parts):
                 rows = [work.rows[i] for i in part]
                 logp, _ = self._logp(engine, rows)
-                for i, values in zip(part, reply_values(rows, logp), strict=True):
+                for i, values in zip(part, response_values(rows, logp), strict=True):
                     result[i] = values
         return result
 

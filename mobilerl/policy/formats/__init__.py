@@ -1,4 +1,4 @@
-"""Prompt and reply formats: mobilerl's own and those of published models."""
+"""Prompt and response formats: mobilerl's own and those of published models."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ from mobilerl.policy.formats.base import (
 )
 from mobilerl.policy.grammar import GrammarError
 from mobilerl.policy.literals import read_call
-from mobilerl.policy.parsing import Reply
+from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
 
@@ -187,12 +187,12 @@ class AutoGLM(Published):
         chat.add("user", *shown(observation, policy), f"{head}\n\n{_screen_info(observation)}")
         return chat.messages, chat.images
 
-    def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
-        """Rewrites an earlier reply with all tags, as upstream does."""
-        thought, code = _split(Published.reply_of(self, turn, policy))
+    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+        """Rewrites an earlier response with all tags, as upstream does."""
+        thought, code = _split(Published.write_recorded(self, turn, policy))
         return f"<think>{thought}</think><answer>{code}</answer>"
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
         thought, code = _split(text)
         if not (_DO.match(code) or _FINISH.match(code)):
             raise GrammarError("there is no do(action=...) or finish(message=...)")
@@ -200,7 +200,7 @@ class AutoGLM(Published):
         if _DO.search(code, call.end) or _FINISH.search(code, call.end):
             raise GrammarError("there is more than one call")
         name = text_of(call.arguments, "action") if call.name == "do" else call.name
-        return Reply(thought, self.action(name, call.arguments, screen, policy))
+        return Response(thought, self.action(name, call.arguments, screen, policy))
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think><answer>{self.code(action, screen, policy)}</answer>"
@@ -211,7 +211,7 @@ def _screen_info(observation: Observation) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Splits a reply into thought and code, which begins with `finish` or else with the first `do`, as upstream.
+    """Splits a response into thought and code, which begins with `finish` or else with the first `do`, as upstream.
 
     Unlike upstream, calls in the thought do not count.
     """

@@ -1,4 +1,4 @@
-"""The `Format` protocol, and what the formats of published models share: messages, coordinates, tagged replies.
+"""The `Format` protocol, and what the formats of published models share: messages, coordinates, tagged responses.
 
 Formats of published models show only screenshots, without a list of screen elements, and touch points. Of the agent
 settings they use `screenshots`, `history_steps` and `system_prompt`.
@@ -29,7 +29,7 @@ from mobilerl.envs.base import (
 from mobilerl.policy.actions import MIDDLE, OFFSETS, swipe_from
 from mobilerl.policy.formats.pixels import qwen_size
 from mobilerl.policy.grammar import GrammarError, excerpt, quote
-from mobilerl.policy.parsing import Reply
+from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import encodable, escape_tokens
 from mobilerl.policy.screen import Screen
 
@@ -49,7 +49,7 @@ _OPPOSITE = {"down": "up", "up": "down", "left": "right", "right": "left"}
 
 
 class Format(Protocol):
-    """Prompt and reply format of a family of models."""
+    """Prompt and response format of a family of models."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -57,18 +57,18 @@ class Format(Protocol):
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Stop strings of a reply, besides the model's end token."""
+        """Stop strings of a response, besides the model's end token."""
 
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
     ) -> tuple[list[Message], list[bytes]]:
         """Builds messages for a Hugging Face chat template, and returns them with the PNGs of their image parts."""
 
-    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        """Parses a reply to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
+    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+        """Parses a response to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
-        """Writes the reply that `parse` reads as `action`, to within a pixel. Raises ValueError if there is none."""
+        """Writes the response that `parse` reads as `action`, to within a pixel. Raises ValueError if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Coordinates:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The screen of a reply in its format's coordinates. Methods raise GrammarError for points outside it."""
+    """The screen of a response in its format's coordinates. Methods raise GrammarError for points outside it."""
 
     coordinates: Coordinates
     screen: Screen
@@ -137,7 +137,7 @@ class View:
 
 Arguments = Mapping[str, Any]
 Meaning = Callable[[Arguments, View], Action]
-"""Maps the arguments of an action in a reply to our action."""
+"""Maps the arguments of an action in a response to our action."""
 
 
 def does(action: Action) -> Meaning:
@@ -206,7 +206,7 @@ class Published:
 
     coordinates: Coordinates
     meaning: Mapping[str, Meaning]
-    """Meanings of the actions of a reply, by name."""
+    """Meanings of the actions of a response, by name."""
     forms: Mapping[str, str] = {}
     """Templates by kind of action for the calls of `code`, with {at}, {to}, {text} and {seconds} to fill in."""
     point_form = ""
@@ -216,21 +216,21 @@ class Published:
     settings: Mapping[str, Any] = {}
     stop: tuple[str, ...] = ()
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        """Parses a reply like `parse`, but raises GrammarError for bad text."""
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+        """Parses a response like `parse`, but raises GrammarError for bad text."""
         raise NotImplementedError
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         raise NotImplementedError
 
-    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
         try:
             return self.read(text, screen, policy)
         except GrammarError as problem:
-            return Reply(split_thought(text)[0], Invalid(str(problem)))
+            return Response(split_thought(text)[0], Invalid(str(problem)))
 
     def action(self, name: str, arguments: Arguments, screen: Screen, policy: ContextPolicy) -> Action:
-        """Action of a reply. Raises GrammarError if it is unknown or its arguments are wrong."""
+        """Action of a response. Raises GrammarError if it is unknown or its arguments are wrong."""
         if name not in self.meaning:
             raise GrammarError(f'unknown action "{excerpt(name)}"')
         return self.meaning[name](arguments, View(self.coordinates, screen, policy))
@@ -258,8 +258,9 @@ class Published:
                 values = {"seconds": f"{seconds:g}"}
         return form.format(**values)
 
-    def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
-        """The reply of an earlier turn; a demonstrated one is written here, at the size at which the model sees it."""
+    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+        """The response of an earlier turn; a demonstrated one is written here, at the size at which the model sees
+        it."""
         if turn.response:
             return turn.response
         screen = Screen((), turn.observation.width, turn.observation.height)
@@ -269,11 +270,11 @@ class Published:
             return turn.summary
 
     def said(self, turn: Turn, policy: ContextPolicy) -> str:
-        """The reply of an earlier turn as shown in a prompt."""
-        return escape_tokens(self.reply_of(turn, policy))
+        """The response of an earlier turn as shown in a prompt."""
+        return escape_tokens(self.write_recorded(turn, policy))
 
     def turns(self, chat: Chat, turns: Sequence[Turn], observation: Observation, policy: ContextPolicy) -> None:
-        """Adds earlier replies, the newest ones with their screenshots, and the current screenshot."""
+        """Adds earlier responses, the newest ones with their screenshots, and the current screenshot."""
         for left, turn in zip(range(len(turns), 0, -1), turns, strict=True):
             if left < policy.screenshots:
                 chat.add("user", turn.observation)

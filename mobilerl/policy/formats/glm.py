@@ -5,7 +5,7 @@ glm-45v/gui_agent_45v.py for the prompts (`glm_prompts`) and the agents, glmv_re
 for what its reward reads. AutoGLM-Phone has its own format.
 
 - Coordinates: boxes [[x1,y1,x2,y2]] in 0-999, touched at their center.
-- History: one user message with the newest screenshot and all earlier replies.
+- History: one user message with the newest screenshot and all earlier responses.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from mobilerl.policy.formats.base import (
 from mobilerl.policy.formats.glm_prompts import prompt_4_1, prompt_4_5
 from mobilerl.policy.grammar import GrammarError
 from mobilerl.policy.literals import read_object
-from mobilerl.policy.parsing import Reply
+from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Element, Screen
 
@@ -118,10 +118,10 @@ class GLM(Published):
         chat.add("user", *shown(observation, policy), self.prompt(escape_tokens(task.instruction), done))
         return chat.messages, chat.images
 
-    def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
-        return _TAGS.sub("", split_thought(Published.reply_of(self, turn, policy))[1]).strip()
+    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+        return _TAGS.sub("", split_thought(Published.write_recorded(self, turn, policy))[1]).strip()
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
         thought, rest = split_thought(text)
         before, code = _split(rest)
         try:
@@ -131,7 +131,7 @@ class GLM(Published):
         if _ACTION.search(code, end):
             raise GrammarError("there is more than one action")
         action = self.action(text_of(arguments, "action_type"), arguments, screen, policy)
-        return Reply(thought or before, action)
+        return Response(thought or before, action)
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         code = json.dumps(self.arguments(action, screen, policy), ensure_ascii=False)
@@ -172,7 +172,7 @@ class GLM45(GLM):
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Splits a reply into what comes before its action, and the text from the action's JSON object on.
+    """Splits a response into what comes before its action, and the text from the action's JSON object on.
 
     It is the one in the first box, as in the published reward, or behind "Action:", as in the published agent.
     """

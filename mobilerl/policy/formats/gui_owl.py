@@ -5,7 +5,7 @@ Mobile-Agent-v3/android_world_v3/android_world/agents (mobile_agent_utils_new.py
 Mobile-Agent-v3.5/android_world_v3.5/android_world/agents/gui_owl.py.
 
 - Coordinates: GUI-Owl's are pixels of the resized screenshot, GUI-Owl-1.5's 0-1000.
-- History: GUI-Owl gets one message with the conclusions of earlier replies. GUI-Owl-1.5 gets the newest replies with
+- History: GUI-Owl gets one message with the conclusions of earlier responses. GUI-Owl-1.5 gets the newest responses with
   their screenshots, and a list of the actions before those.
 """
 

@@ -4,7 +4,7 @@ Source (Apache License 2.0): Tongyi-MAI/MAI-UI, src/prompt.py (MAI_MOBILE_SYS_PR
 src/mai_naivigation_agent.py at commit 4dd07b9. According to Tongyi-MAI/MobileWorld, a swipe's direction is the finger's.
 
 - Coordinates: 0-999.
-- History: the instruction, then all earlier replies, the newest ones with their screenshots.
+- History: the instruction, then all earlier responses, the newest ones with their screenshots.
 """
 
 # ruff: noqa: E501

@@ -26,7 +26,7 @@ from mobilerl.policy.formats.base import (
 )
 from mobilerl.policy.grammar import GrammarError, excerpt
 from mobilerl.policy.literals import read_object
-from mobilerl.policy.parsing import Reply
+from mobilerl.policy.parsing import Response
 from mobilerl.policy.screen import Screen
 
 if TYPE_CHECKING:
@@ -195,16 +195,16 @@ class MobileUse(Published):
 
     meaning = MEANING
     separators: tuple[str, str] | None = None
-    """JSON separators in a reply; None for the defaults of json, which have spaces."""
+    """JSON separators in a response; None for the defaults of json, which have spaces."""
     last_call = False
     """Whether the last of several calls counts, as in the published agent, or the first."""
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
         arguments = read_arguments(find_call(text, self.last_call))
-        return Reply(self.thought(text), self.action(text_of(arguments, "action"), arguments, screen, policy))
+        return Response(self.thought(text), self.action(text_of(arguments, "action"), arguments, screen, policy))
 
     def thought(self, text: str) -> str:
-        """Thought in a reply that has a call."""
+        """Thought in a response that has a call."""
         raise NotImplementedError
 
     def call(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:

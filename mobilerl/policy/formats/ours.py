@@ -1,7 +1,7 @@
 """mobilerl's own format: MobileRL's chat layout and a compact one, box, point or mark grounding, `<answer>do(...)`.
 
-The system prompts are in `mobilerl.policy.prompts`, the actions in `mobilerl.policy.actions` and the parser of replies
-in `mobilerl.policy.parsing`.
+The system prompts are in `mobilerl.policy.prompts`, the actions in `mobilerl.policy.actions` and the parser of
+responses in `mobilerl.policy.parsing`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mobilerl.envs.base import Action, Invalid, Observation, Task
-from mobilerl.policy.actions import format_reply
+from mobilerl.policy.actions import format_response
 from mobilerl.policy.formats.base import Message
-from mobilerl.policy.parsing import Reply, parse_reply, split_reply
+from mobilerl.policy.parsing import Response, parse_response, split_response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
 from mobilerl.records.engine import ANSWER_END
@@ -40,11 +40,11 @@ class Ours:
         messages += build(task, history, observation, screen, policy, images)
         return messages, images
 
-    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
-        return parse_reply(text, screen, policy.grounding, screen.width, screen.height)
+    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+        return parse_response(text, screen, policy.grounding, screen.width, screen.height)
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
-        return format_reply(action, screen, policy.grounding, thought)
+        return format_response(action, screen, policy.grounding, thought)
 
 
 def _chat(
@@ -73,7 +73,7 @@ def _chat(
 
     messages = []
     for i in range(first, now):
-        messages += [_message("user", user_text(i)), _message("assistant", _shown_reply(history[i], policy))]
+        messages += [_message("user", user_text(i)), _message("assistant", _shown_response(history[i], policy))]
     for i in range(max(0, now - policy.screenshots + 1), now):
         messages.append(_message("user", user_text(i), _add_images(images, [history[i].observation])))
     shown = _add_images(images, [observation] if policy.screenshots else [])
@@ -93,7 +93,7 @@ def _compact(
     """One user message for small models: the newest screenshots, followed by text.
 
     The instruction comes first, so that every line of the screen can attend to it, and again last, right before the
-    reply, where a small model finds it most easily.
+    response, where a small model finds it most easily.
     """
     told = history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
     goal = _line(task.instruction)
@@ -107,9 +107,9 @@ def _compact(
     return [_message("user", "".join(lines), _add_images(images, seen if policy.screenshots else []))]
 
 
-def _shown_reply(turn: Turn, policy: ContextPolicy) -> str:
-    """An earlier reply as shown in the prompt."""
-    return turn.response if policy.history_thoughts else f"<answer>{split_reply(turn.response)[1]}</answer>"
+def _shown_response(turn: Turn, policy: ContextPolicy) -> str:
+    """An earlier response as shown in the prompt."""
+    return turn.response if policy.history_thoughts else f"<answer>{split_response(turn.response)[1]}</answer>"
 
 
 def _history_line(turn: Turn, policy: ContextPolicy) -> str:
@@ -123,7 +123,7 @@ def _history_line(turn: Turn, policy: ContextPolicy) -> str:
 
 
 def _invalid_reason(history: Sequence[Turn], i: int) -> str:
-    """Why the reply before turn `i` could not be parsed; "" if it could."""
+    """Why the response before turn `i` could not be parsed; "" if it could."""
     action = history[i - 1].action if i else None
     return action.reason if isinstance(action, Invalid) else ""
 

@@ -5,7 +5,7 @@ Sources (Apache License 2.0): QwenLM/Qwen2.5-VL, cookbooks/mobile_agent.ipynb, a
 
 - Coordinates: Qwen2.5-VL's are pixels of the resized screenshot, Qwen3-VL's 0-999.
 - History: one user message with the instruction, earlier actions as text and the newest screenshot. For Qwen2.5-VL the
-  actions are earlier calls, for Qwen3-VL the lines "Action:" of earlier replies.
+  actions are earlier calls, for Qwen3-VL the lines "Action:" of earlier responses.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ Rules:
 - If finishing, use action=terminate in the tool call."""
 
 
-def summary_line(reply: str) -> str:
-    """Line "Action:" of a reply without quotes, as Qwen's agents show it in the history; "" if there is none."""
-    found = re.search(r"Action:(.*?)(?=<tool_call>|$)", split_thought(reply)[1], re.DOTALL)
+def summary_line(response: str) -> str:
+    """Line "Action:" of a response without quotes, as Qwen's agents show it in the history; "" if there is none."""
+    found = re.search(r"Action:(.*?)(?=<tool_call>|$)", split_thought(response)[1], re.DOTALL)
     return found[1].replace("\n", "").replace('"', "").strip() if found else ""
 
 

@@ -5,8 +5,8 @@ Sources (Apache License 2.0): bytedance/UI-TARS, README_v1.md (prompt for mobile
 packages/ui-tars/action-parser at 239b654 for what their agents read.
 
 - Coordinates: 1.0 uses 0-1000, 1.5 pixels of the resized screenshot. In the training data all points are between
-  `<|box_start|>` and `<|box_end|>`, which servers and our decoder omit from replies and which are restored here.
-- History: the prompt with the instruction, then all earlier replies, the newest ones with their screenshots.
+  `<|box_start|>` and `<|box_end|>`, which servers and our decoder omit from responses and which are restored here.
+- History: the prompt with the instruction, then all earlier responses, the newest ones with their screenshots.
 """
 
 # ruff: noqa: E501
@@ -35,7 +35,7 @@ from mobilerl.policy.formats.base import (
 )
 from mobilerl.policy.grammar import GrammarError, excerpt
 from mobilerl.policy.literals import Written, read_call
-from mobilerl.policy.parsing import Reply
+from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
 
@@ -181,13 +181,13 @@ class UITars(Published):
         return text
 
     def said(self, turn: Turn, policy: ContextPolicy) -> str:
-        reply = escape_tokens(_TOKENS.sub("", self.reply_of(turn, policy)))
-        return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", reply)
+        response = escape_tokens(_TOKENS.sub("", self.write_recorded(turn, policy)))
+        return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", response)
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
         """Reads the last "Action:", as upstream, and the first of several actions in it, which it runs in turn.
 
-        As in UI-TARS-desktop, a reply may be only the action.
+        As in UI-TARS-desktop, a response may be only the action.
         """
         text = _TOKENS.sub("", text).strip()
         marked = list(_MARKED.finditer(text)) or list(_ALONE.finditer(text))
@@ -196,7 +196,7 @@ class UITars(Published):
         before = text[: marked[-1].start()]
         thought = before.partition("Thought:")[2] or before
         call = read_action(text[marked[-1].end() :])
-        return Reply(thought.strip(), self.action(call.name, call.arguments, screen, policy))
+        return Response(thought.strip(), self.action(call.name, call.arguments, screen, policy))
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         return f"Thought: {thought or ''}\nAction: {self.code(action, screen, policy)}"
@@ -214,7 +214,7 @@ class UITars15(UITars):
 def read_action(code: str) -> Written:
     """Parses a call. As upstream, texts may contain unescaped quotation marks, and the last bracket may be missing.
 
-    It may not after an opening one, where upstream would take a reply that was cut off for finished().
+    It may not after an opening one, where upstream would take a response that was cut off for finished().
     """
     code = code.strip().strip("`").strip()
     if not code.startswith(("type", "finished")):

@@ -4,7 +4,7 @@ Action space and tags are those of inclusionAI/UI-Venus (models/navigation and V
 repository has no license file, and its README limits it to research and education, so the prompt below is our own.
 
 - Coordinates: 1.0 (from Qwen2.5-VL) uses pixels of the resized screenshot, 1.5 (from Qwen3-VL) 0-1000.
-- History: one user message with the thoughts and actions of earlier replies and the newest screenshot.
+- History: one user message with the thoughts and actions of earlier responses and the newest screenshot.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from mobilerl.policy.formats.base import (
 )
 from mobilerl.policy.grammar import GrammarError
 from mobilerl.policy.literals import Written, read_call
-from mobilerl.policy.parsing import Reply
+from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
 
@@ -145,13 +145,13 @@ class UIVenus(Published):
         chat.add("user", asked, *shown(observation, policy))
         return chat.messages, chat.images
 
-    def reply_of(self, turn: Turn, policy: ContextPolicy) -> str:
-        reply = Published.reply_of(self, turn, policy)
-        return f"<think>{tagged(reply, 'think')}</think><action>{tagged(reply, 'action')}</action>"
+    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+        response = Published.write_recorded(self, turn, policy)
+        return f"<think>{tagged(response, 'think')}</think><action>{tagged(response, 'action')}</action>"
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Reply:
+    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
         call = _call(text)
-        return Reply(tagged(text, "think"), self.action(call.name, call.arguments, screen, policy))
+        return Response(tagged(text, "think"), self.action(call.name, call.arguments, screen, policy))
 
     def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think>\n<action>{self.code(action, screen, policy)}</action>"
@@ -165,7 +165,7 @@ class UIVenus15(UIVenus):
 
 
 def _call(text: str) -> Written:
-    """Parses the first call in <action>, or that of a reply which begins with one, as Venus_framework does.
+    """Parses the first call in <action>, or that of a response which begins with one, as Venus_framework does.
 
     As upstream, values need no quotation marks, and texts may contain unescaped ones.
     """

@@ -19,7 +19,7 @@ TRIES = 6
 MAX_TOKENS = 2048
 """Enough for models that think before they answer."""
 LONGEST = 1000
-"""Maximum characters of a question, answer or reply in the prompt, since an agent's answer can be of any length."""
+"""Maximum characters of a question, answer or response in the prompt, since an agent's answer can be of any length."""
 PROMPT = """\
 Decide whether an answer to a question is right. The reference answer is known to be right. An answer that says the \
 same in other words, with more detail or in another notation is right; one that leaves out or contradicts something \
@@ -52,11 +52,11 @@ class AnswerJudge:
         said = ""
         for _ in range(TRIES):
             try:
-                reply = await self.client.ask(messages)
+                response = await self.client.ask(messages)
             except (Unreachable, Refused) as fault:
                 raise JudgeFault(f"the answer judge {fault}") from None
-            said = reply.text
-            if not reply.cut_off and (verdict := read_verdict(said)) is not None:
+            said = response.text
+            if not response.cut_off and (verdict := read_verdict(said)) is not None:
                 return verdict
             before = sanitized(shortened(said, LONGEST)) or "..."
             messages = [messages[0], _message("assistant", before), _message("user", AGAIN)]
@@ -94,8 +94,8 @@ PROMPT_HASH = hashlib.sha256((PROMPT + "\0" + AGAIN).encode()).hexdigest()[:16]
 
 
 def read_verdict(text: str) -> bool | None:
-    """Verdict of a reply; None if it has none or both. Thoughts do not count, and a word without brackets only if it is
-    the whole reply, since "that is not true" does not mean [True]."""
+    """Verdict of a response; None if it has none or both. Thoughts do not count, and a word without brackets only if it
+    is the whole response, since "that is not true" does not mean [True]."""
     words = without_reasoning(text) or ""
     alone = _WORD_ALONE.fullmatch(words)
     said = {word.lower() for word in ([alone[1]] if alone else _BRACKETED.findall(words))}

@@ -38,7 +38,7 @@ class AndroidLabCommand(EvalCommand):
         option("--android-lab", type=Path, metavar="PATH", help=said)
         devices = "as in `adb devices` (SERIAL@HOST:PORT for another adb server)"
         option("--serial", nargs="+", default=[], metavar="SERIAL", help=f"devices to run on, {devices}")
-        said = "the model reads the screen's elements, or sees pictures as well"
+        said = "the model reads the screen's elements, or sees images as well"
         option("--mode", choices=(XML, SCREENSHOT), help=said)
         option("--temperature", type=float, default=0.0, metavar="T", help="0 (default) is greedy")
         option("--judge-url", metavar="URL", help="endpoint that judges answers to queries; its key is OPENAI_API_KEY")
@@ -116,11 +116,11 @@ def _check(args: argparse.Namespace) -> None:
 def _in_mode(recipe: Recipe, mode: str) -> Recipe:
     agent = recipe.agent
     if mode == XML and agent.screen_style == "none":
-        raise ConfigError("--mode xml shows no pictures: set --agent.screen_style mobilerl or marks for a text")
+        raise ConfigError("--mode xml shows no images: set --agent.screen_style mobilerl or marks for a text")
     if mode == XML and agent.format not in (None, "mobilerl"):
-        raise ConfigError(f"--mode xml shows no pictures, and {agent.format} has no text: use --mode screenshot")
+        raise ConfigError(f"--mode xml shows no images, and {agent.format} has no text: use --mode screenshot")
     if mode == SCREENSHOT and agent.screenshots == 0:
-        raise ConfigError("--mode screenshot needs pictures: set --agent.screenshots to 1 or more, or use --mode xml")
+        raise ConfigError("--mode screenshot needs images: set --agent.screenshots to 1 or more, or use --mode xml")
     if mode == XML:
         return recipe.model_copy(update={"agent": agent.model_copy(update={"screenshots": 0})})
     return recipe

@@ -23,7 +23,7 @@ class Record:
     steps: int
     wall_s: float
     device: str
-    replies: list[str]
+    responses: list[str]
     """The model's output in each step."""
     fault: str = ""
     complete: bool = False

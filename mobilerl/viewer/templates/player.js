@@ -21,7 +21,7 @@ function logprobText(step) {
   if (step.logprob === null) return el("p", { class: "muted" }, "not recorded");
   const low = Math.min(...step.logprobs);
   return el("div", {}, el("p", {}, el("b", {}, step.logprob.toFixed(3)), el("span", { class: "muted" },
-    ` in all, ${(step.logprob / step.reply_tokens).toFixed(3)} per token, lowest ${low.toFixed(3)}; dark: a token with a probability below 20%`)), logprobBars(step.logprobs));
+    ` in all, ${(step.logprob / step.response_tokens).toFixed(3)} per token, lowest ${low.toFixed(3)}; dark: a token with a probability below 20%`)), logprobBars(step.logprobs));
 }
 
 function stepDetail(step, given) {
@@ -34,10 +34,10 @@ function stepDetail(step, given) {
     el("div", { class: "pairup" },
       el("div", {}, part("Advantage", el("p", {}, advantageText(step.advantage) || el("span", { class: "muted" }, "not recorded")))),
       el("div", {}, part("Log-probability", logprobText(step)))),
-    part("Raw reply", el("pre", { class: "text" }, step.reply)),
+    part("Raw response", el("pre", { class: "text" }, step.response)),
     part("Time", timingBar(step.timings)),
     part("Tokens", el("p", {}, `${step.prompt_tokens} in the prompt, ${plural(step.images, "screenshot")}, ` +
-      `${step.reply_tokens} written`, el("span", { class: "muted" }, ` by policy version ${step.version}`))), given);
+      `${step.response_tokens} written`, el("span", { class: "muted" }, ` by policy version ${step.version}`))), given);
 }
 
 function stepTable(body, show) {

@@ -31,7 +31,7 @@ def _compared(model: Path) -> dict[str, Any]:
     recipe = load_recipe(None, [*own, *settings])
     verl = make_trainer_engine(recipe)
     requests = [ask(verl, *screen) for screen in screens(recipe)]
-    # Before any picture: a prompt with one clears what a sleep has left.
+    # Before any image: a prompt with one clears what a sleep has left.
     said = [{"type": "text", "text": "Open the clock"}]
     text = [Request(verl.codec.encode([{"role": "user", "content": said}], []), (), Sampling(1.0, 8))]
     read = rows_of(verl.generate(text), text)

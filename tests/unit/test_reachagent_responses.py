@@ -1,4 +1,5 @@
-"""Our agent on a page graph: `input` as two replies, golden flows as rows, pairs of replies, and what is evaluated."""
+"""Our agent on a page graph: `input` as two responses, golden flows as rows, pairs of responses, and what is
+evaluated."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from mobilerl.reachagent.collect import page_tasks
 from mobilerl.reachagent.evaluation import evaluate, outcomes, walk
 from mobilerl.reachagent.graph import Page, PageGraph
 from mobilerl.reachagent.pairs import preference_pairs
-from mobilerl.reachagent.replies import ReplyWriter, flow_samples, touches
+from mobilerl.reachagent.responses import ResponseWriter, flow_samples, touches
 from mobilerl.reachagent.rewards import Goal, Operate, Reach
 from mobilerl.reachagent.tasks import PageTask
 from mobilerl.records import Completion
@@ -109,10 +110,10 @@ def codec(tmp_path_factory) -> Codec:
 
 
 class Script:
-    """A policy that replies by the page: its last lines of text are what it sees. Counts its questions."""
+    """A policy that responses by the page: its last lines of text are what it sees. Counts its questions."""
 
-    def __init__(self, codec: Codec, replies: dict[str, str]) -> None:
-        self.codec, self.replies, self.prompts = codec, replies, []
+    def __init__(self, codec: Codec, responses: dict[str, str]) -> None:
+        self.codec, self.responses, self.prompts = codec, responses, []
 
     def expect(self, episodes) -> None:
         pass
@@ -123,8 +124,8 @@ class Script:
         page = (
             "typed" if "milk<2>" in text else "focused" if "focused" in text else "form" if "Save" in text else "list"
         )
-        reply = f"<answer>{self.replies[page]}</answer>"
-        return Completion((), self.codec.encode_reply(reply), (), 0, reply)
+        response = f"<answer>{self.responses[page]}</answer>"
+        return Completion((), self.codec.encode_response(response), (), 0, response)
 
 
 GOLDEN = {
@@ -135,21 +136,21 @@ GOLDEN = {
 }
 
 
-def agent_of(graph: PageGraph, codec: Codec, **replies: str) -> PageAgent:
-    return PageAgent(Script(codec, GOLDEN | replies), Scenes(graph), CONTEXT, Sampling(0.0, 16))
+def agent_of(graph: PageGraph, codec: Codec, **responses: str) -> PageAgent:
+    return PageAgent(Script(codec, GOLDEN | responses), Scenes(graph), CONTEXT, Sampling(0.0, 16))
 
 
 def query(graph: PageGraph, task: PageTask, page: str) -> Query:
     return Query(episode_task(task), page)
 
 
-# --- what replies mean -------------------------------------------------------------------------------------------
+# --- what responses mean -------------------------------------------------------------------------------------------
 
 
 def test_a_tap_on_a_field_and_typing_are_one_input(graph, codec, task):
     agent = agent_of(graph, codec)
     (decided,) = agent.decide([query(graph, task, FORM)])
-    assert decided.action == typed(graph, "milk") and len(decided.replies) == 2
+    assert decided.action == typed(graph, "milk") and len(decided.responses) == 2
     assert [turn.summary for turn in decided.turns] == ["tap Title", "type milk"]
     first, second = agent.policy.prompts
     assert "focused" not in first and "Title<2> field focused" in second and "tap Title" in second
@@ -158,16 +159,16 @@ def test_a_tap_on_a_field_and_typing_are_one_input(graph, codec, task):
 def test_a_tap_on_a_field_without_typing_is_a_click(graph, codec, task):
     agent = agent_of(graph, codec, focused='do(action="Back")')
     (decided,) = agent.decide([query(graph, task, FORM)])
-    assert decided.action == named(graph, FORM, "Title") and len(decided.turns) == 1 and len(decided.replies) == 2
+    assert decided.action == named(graph, FORM, "Title") and len(decided.turns) == 1 and len(decided.responses) == 2
 
 
 # --- rows --------------------------------------------------------------------------------------------------------
 
 
 def test_a_golden_flow_as_samples(graph, task):
-    writer = ReplyWriter(Scenes(graph), CONTEXT)
-    rows = [written for _, replies in writer.flow(task) for written in replies]
-    assert [w.reply(CONTEXT) for w in rows] == [
+    writer = ResponseWriter(Scenes(graph), CONTEXT)
+    rows = [written for _, responses in writer.flow(task) for written in responses]
+    assert [w.write_response(CONTEXT) for w in rows] == [
         '<think>tap New<2></think><answer>do(action="Tap", element=<2>)</answer>',
         '<think>tap Title<2></think><answer>do(action="Tap", element=<2>)</answer>',
         '<think>type milk</think><answer>do(action="Type", text="milk")</answer>',
@@ -180,7 +181,7 @@ def test_a_golden_flow_as_samples(graph, task):
 
 def test_the_agent_is_asked_what_it_was_taught(graph, codec, task):
     """The prompts of training and of evaluation are the same, character for character."""
-    writer = ReplyWriter(Scenes(graph), CONTEXT)
+    writer = ResponseWriter(Scenes(graph), CONTEXT)
     taught = [w.step.messages(CONTEXT)[0][-1]["content"][-1]["text"] for _, ws in writer.flow(task) for w in ws]
     agent = agent_of(graph, codec)
     walk(graph, [task], agent)
@@ -189,7 +190,7 @@ def test_the_agent_is_asked_what_it_was_taught(graph, codec, task):
 
 def test_without_alignment_touches_are_not_at_the_centre(graph, codec, task):
     context = replace(CONTEXT, grounding="point")
-    writer = ReplyWriter(Scenes(graph), context)
+    writer = ResponseWriter(Scenes(graph), context)
 
     def texts(aligned: bool) -> list[str]:
         samples = list(flow_samples(writer, [task], codec, aligned, 0, Counter()))
@@ -212,9 +213,9 @@ def test_without_alignment_touches_are_not_at_the_centre(graph, codec, task):
 # --- pairs -------------------------------------------------------------------------------------------------------
 
 
-def pairs_of(graph, codec, task, **replies):
-    writer = ReplyWriter(Scenes(graph), CONTEXT)
-    made, counts = preference_pairs(graph, [task], agent_of(graph, codec, **replies), writer, codec, 0)
+def pairs_of(graph, codec, task, **responses):
+    writer = ResponseWriter(Scenes(graph), CONTEXT)
+    made, counts = preference_pairs(graph, [task], agent_of(graph, codec, **responses), writer, codec, 0)
     return {
         int(p.id.rpartition("/")[2]): (p.note["source"], codec.decode(p.chosen_ids), codec.decode(p.rejected_ids))
         for p in made
@@ -239,9 +240,9 @@ def test_what_the_agent_said_is_rejected_as_it_said_it(graph, codec, task):
 # --- metrics -----------------------------------------------------------------------------------------------------
 
 
-def evaluated(graph, codec, task, **replies):
-    writer = ReplyWriter(Scenes(graph), CONTEXT)
-    return evaluate(graph, [task], agent_of(graph, codec, **replies), writer, {"model": "script"})
+def evaluated(graph, codec, task, **responses):
+    writer = ResponseWriter(Scenes(graph), CONTEXT)
+    return evaluate(graph, [task], agent_of(graph, codec, **responses), writer, {"model": "script"})
 
 
 def test_a_golden_agent_has_everything_right(graph, codec, task):
@@ -265,7 +266,7 @@ def test_single_steps_are_asked_on_the_golden_flow_and_success_on_the_agents_own
     assert outcomes(results, "task_text") == {"pages/App/navigation/1": [0.0]}
 
 
-def test_replies_that_cannot_be_read_are_counted(graph, codec, task):
+def test_responses_that_cannot_be_read_are_counted(graph, codec, task):
     invalid = evaluated(graph, codec, task, form="tapp")["invalid_replies"]
     assert invalid["count"] == invalid["reasons"]["malformed"]["count"] >= 1 and 0 < invalid["rate"] < 1
     assert "tapp" in invalid["reasons"]["malformed"]["first"]

@@ -22,10 +22,10 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from mobilerl.envs.device import open_picture
+from mobilerl.envs.device import open_image
 
 THREADS = min(4, os.cpu_count() or 1)
-_POOL = ThreadPoolExecutor(THREADS, "pictures")
+_POOL = ThreadPoolExecutor(THREADS, "images")
 """Threads help because Pillow reads and torch resizes without the GIL."""
 CACHE_BYTES = 256 * 2**20
 """Size of the cache of patches in bytes: about 90 images of one megapixel."""
@@ -37,7 +37,7 @@ Patches = tuple[np.ndarray, np.ndarray]
 """uint8 (N, channels, patch_size ** 2) in the processor's order, and grid (3,): time, height and width in patches."""
 
 
-class Pictures:
+class Images:
     """Resizes images and cuts them into patches. Thread-safe. `max_pixels` None uses the processor's own limit."""
 
     def __init__(self, processor: Any, max_pixels: int | None) -> None:
@@ -105,12 +105,12 @@ class Pictures:
 
     def _scaled(self, png: bytes) -> np.ndarray:
         """uint8 (H, W, 3) pixels at the size at which the model sees the image."""
-        picture = open_picture(png)
-        if picture.mode != "RGB":  # converting would copy it even if it is RGB
-            picture = picture.convert("RGB")
-        height, width = self.size_seen(picture.width, picture.height)
-        factor = self._reduction(picture.width, picture.height)
-        small = picture.reduce(factor) if factor > 1 else picture
+        image = open_image(png)
+        if image.mode != "RGB":  # converting would copy it even if it is RGB
+            image = image.convert("RGB")
+        height, width = self.size_seen(image.width, image.height)
+        factor = self._reduction(image.width, image.height)
+        small = image.reduce(factor) if factor > 1 else image
         return _resized(np.array(small), height, width, RESAMPLING[self.processor.resample])
 
     def _cut(self, png: bytes) -> Patches:

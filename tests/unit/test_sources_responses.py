@@ -1,4 +1,4 @@
-"""What samples of recorded steps have the model reply, and that it means what was recorded."""
+"""What samples of recorded steps have the model response, and that it means what was recorded."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from source_files import HEIGHT, WIDTH, png
 
 from mobilerl.envs.base import Finish, Launch, LongPress, Tap, Type
 from mobilerl.policy.context import ContextPolicy
-from mobilerl.policy.parsing import parse_reply
+from mobilerl.policy.parsing import parse_response
 from mobilerl.sft.sources.report import Counts
 from mobilerl.sft.sources.schema import CONTROL_TOKEN, NO_MARK, Demonstration, RecordedStep, expand
 
@@ -67,8 +67,8 @@ def at(x, y):
 )
 def test_a_touch_whose_element_does_not_mean_it_is_written_as_its_point(xml, action):
     (made,), _ = samples(step(action, xml))
-    assert f"element=[{action.x},{action.y},{action.x},{action.y}]" in made.reply(BOX)
-    read = parse_reply(made.reply(BOX, "a thought"), made.screen, "box", WIDTH, HEIGHT)
+    assert f"element=[{action.x},{action.y},{action.x},{action.y}]" in made.write_response(BOX)
+    read = parse_response(made.write_response(BOX, "a thought"), made.screen, "box", WIDTH, HEIGHT)
     assert (read.action, read.thought) == (action, "a thought")
     none, counts = samples(step(action, xml), context=MARK)
     assert none == [] and counts.rejected_steps == {NO_MARK: 1}
@@ -84,8 +84,8 @@ def test_the_history_has_the_grounding_of_the_context_and_keeps_thoughts():
     said = '<think>Save it</think><answer>do(action="Tap", element=<1>)</answer>'
     tapped = step(Tap(*at(10, 10)), thought="Save it", response=said)
     (first, last), _ = samples(tapped, step(Finish()))
-    assert last.turns[0].response == f"<think>Save it</think>{first.reply(BOX)}"
-    assert parse_reply(last.turns[0].response, first.screen, "box", WIDTH, HEIGHT).thought == "Save it"
+    assert last.turns[0].response == f"<think>Save it</think>{first.write_response(BOX)}"
+    assert parse_response(last.turns[0].response, first.screen, "box", WIDTH, HEIGHT).thought == "Save it"
     beside = replace(tapped, action=Tap(*at(100, 200)))
     (last,), counts = samples(beside, step(Finish()), context=MARK)
     assert last.turns[0].response == said and counts.rejected_steps == {NO_MARK: 1}, "what cannot be written anew stays"

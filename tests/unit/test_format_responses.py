@@ -1,8 +1,8 @@
-"""What the published agents and reward scripts read in a reply, and what we read: a table for each format.
+"""What the published agents and reward scripts read in a response, and what we read: a table for each format.
 
 The middle column is what upstream reads: SAME for the action on the right, else what it does instead. It was found by
-running upstream's parsers on these replies. Where we read more, a reply that upstream cannot read is no reply that asks
-for something else; where we read less, upstream's reading is an accident.
+running upstream's parsers on these responses. Where we read more, a response that upstream cannot read is no response
+that asks for something else; where we read less, upstream's reading is an accident.
 """
 
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ Row = tuple[str, str, Action | Refused]
 
 
 def check(name, row, grounding=None):
-    reply, _, expected = row
+    response, _, expected = row
     section = AgentSection(format=name, **({"grounding": grounding} if grounding else {}))
-    assert make_context(with_format(section, "")).parse(reply, SCREEN).action == expected
+    assert make_context(with_format(section, "")).parse(response, SCREEN).action == expected
 
 
 def ids(row):
@@ -47,7 +47,7 @@ def ids(row):
 # zai-org/Open-AutoGLM at 6b18d7b: phone_agent/model/client.py (_parse_response) splits off everything from
 # "finish(message=" on, else from the first "do(action=" on; phone_agent/actions/handler.py (parse_action) takes the
 # text of Type and finish up to the last two characters, and reads other calls with ast. What it cannot read ends the
-# task, with the reply as the message (agent.py); here it is invalid.
+# task, with the response as the message (agent.py); here it is invalid.
 ENDS = "ends the task"
 AUTOGLM: list[Row] = [
     ('<think>t</think>\n<answer>do(action="Tap", element=[500,250])</answer>', ENDS, Tap(500, 250)),  # for "</answer>"

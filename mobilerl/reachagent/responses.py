@@ -1,4 +1,4 @@
-"""Writes page actions as replies of our agent: the samples of golden flows that stage 1 imitates.
+"""Writes page actions as responses of our agent: the samples of golden flows that stage 1 imitates.
 
 An `input` gives two samples, a tap on the field and the typing; every other action gives one.
 """
@@ -19,34 +19,35 @@ from mobilerl.reachagent.tasks import PageTask
 from mobilerl.sft.reasoning import written_thought
 from mobilerl.sft.samples import ExpertStep, Sample, encode
 
-INEXPRESSIBLE = "no reply expresses the action"
+INEXPRESSIBLE = "no response expresses the action"
 UNKNOWN_WORDS = "the checkpoint's vocabulary lacks some characters"
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenReply:
-    """One reply to a query."""
+class WrittenResponse:
+    """One response to a query."""
 
     query: Query
     step: ExpertStep
     thought: str
 
-    def reply(self, context: ContextPolicy) -> str:
-        return self.step.reply(context, self.thought)
+    def write_response(self, context: ContextPolicy) -> str:
+        return self.step.write_response(context, self.thought)
 
     def sample(self, context: ContextPolicy, codec: Codec) -> Sample:
         return encode(self.step, context, codec, self.thought)
 
 
-class ReplyWriter:
-    """Writes actions as replies in the format of `context`, with the thoughts that stage 2 of SFT teaches."""
+class ResponseWriter:
+    """Writes actions as responses in the format of `context`, with the thoughts that stage 2 of SFT teaches."""
 
     def __init__(self, scenes: Scenes, context: ContextPolicy) -> None:
         self.scenes, self.context = scenes, context
 
-    def write(self, query: Query, action: PageAction, rng: random.Random | None = None) -> list[WrittenReply]:
-        """Writes one reply, or two for an input; [] if none expresses the action. With `rng` touches are off-center."""
-        made: list[WrittenReply] = []
+    def write(self, query: Query, action: PageAction, rng: random.Random | None = None) -> list[WrittenResponse]:
+        """Writes one response, or two for an input; [] if none expresses the action. With `rng` touches are
+        off-center."""
+        made: list[WrittenResponse] = []
         for command in touches(action, rng):
             turns = self.turns_after(made[-1]) if made else query.turns
             here = replace(query, turns=turns, focus=action.box if made else None)
@@ -56,15 +57,17 @@ class ReplyWriter:
             made.append(written)
         return made if rng or self._expresses(made, action) else []
 
-    def turns_after(self, written: WrittenReply) -> tuple[Turn, ...]:
+    def turns_after(self, written: WrittenResponse) -> tuple[Turn, ...]:
         scene = self.scenes.see(written.query.page, written.query.focus)
-        return written.query.turns_after(scene, written.step.action, written.reply(self.context), written.thought)
+        return written.query.turns_after(
+            scene, written.step.action, written.write_response(self.context), written.thought
+        )
 
-    def flow(self, task: PageTask, rng: random.Random | None = None) -> list[tuple[Query, list[WrittenReply]]]:
-        """Queries and replies of the steps of a golden flow."""
+    def flow(self, task: PageTask, rng: random.Random | None = None) -> list[tuple[Query, list[WrittenResponse]]]:
+        """Queries and responses of the steps of a golden flow."""
         episode = episode_task(task)
         turns: tuple[Turn, ...] = ()
-        steps: list[tuple[Query, list[WrittenReply]]] = []
+        steps: list[tuple[Query, list[WrittenResponse]]] = []
         for page, action in zip(task.pages, task.actions, strict=True):
             query = Query(episode, page, turns)
             written = self.write(query, action, rng)
@@ -72,26 +75,26 @@ class ReplyWriter:
             turns = self.turns_after(written[-1]) if written else turns
         return steps
 
-    def _write_one(self, query: Query, command: Action) -> WrittenReply | None:
+    def _write_one(self, query: Query, command: Action) -> WrittenResponse | None:
         scene = self.scenes.see(query.page, query.focus)
         seen = replace(scene.observation, step=len(query.turns))
         step = ExpertStep(query.task, query.turns, seen, scene.screen, command)
         thought = written_thought(step)
         try:
-            step.reply(self.context, thought)
+            step.write_response(self.context, thought)
         except ValueError:  # a touch on no marked element
             return None
-        return WrittenReply(query, step, thought)
+        return WrittenResponse(query, step, thought)
 
-    def _expresses(self, made: list[WrittenReply], action: PageAction) -> bool:
-        """Whether the replies, parsed like an agent's, give the action; the first one of an input taps the field."""
+    def _expresses(self, made: list[WrittenResponse], action: PageAction) -> bool:
+        """Whether the responses, parsed like an agent's, give the action; the first one of an input taps the field."""
         *taps, last = [self._read(written) for written in made]
         return last == action and all(tap is not None and tap.box == action.box for tap in taps)
 
-    def _read(self, written: WrittenReply) -> PageAction | None:
-        focus, reply = written.query.focus, written.reply(self.context)
+    def _read(self, written: WrittenResponse) -> PageAction | None:
+        focus, response = written.query.focus, written.write_response(self.context)
         scene = self.scenes.see(written.query.page, focus)
-        return from_device(self.context.parse(reply, scene.screen).action, scene.space, focus)
+        return from_device(self.context.parse(response, scene.screen).action, scene.space, focus)
 
 
 def touches(action: PageAction, rng: random.Random | None) -> tuple[Action, ...]:
@@ -112,9 +115,9 @@ def touches(action: PageAction, rng: random.Random | None) -> tuple[Action, ...]
 
 
 def flow_samples(
-    writer: ReplyWriter, tasks: Iterable[PageTask], codec: Codec, aligned: bool, seed: int, counts: Counter[str]
+    writer: ResponseWriter, tasks: Iterable[PageTask], codec: Codec, aligned: bool, seed: int, counts: Counter[str]
 ) -> Iterator[Sample]:
-    """Yields the samples of golden flows. Steps without a reply or with unknown tokens are skipped and counted."""
+    """Yields the samples of golden flows. Steps without a response or with unknown tokens are skipped and counted."""
     for task in tasks:
         rng = None if aligned else random.Random(f"{seed}/{task.id}")
         for _, written in writer.flow(task, rng):
@@ -134,7 +137,7 @@ def has_unknown_tokens(codec: Codec, sample: Sample) -> bool:
 
 
 def query_flows(
-    agent: PageAgent, writer: ReplyWriter, tasks: Sequence[PageTask]
+    agent: PageAgent, writer: ResponseWriter, tasks: Sequence[PageTask]
 ) -> dict[str, list[tuple[Query, Decision]]]:
     """Decisions of the agent at the steps of golden flows, by task id; all earlier steps are golden."""
     queries = {task.id: [query for query, _ in writer.flow(task)] for task in tasks}
