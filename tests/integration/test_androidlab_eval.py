@@ -38,7 +38,7 @@ class Endpoint(ChatServer):
     def __init__(self):
         self.said: dict[str, list[dict]] = {JUDGE: [], AGENT: []}
         self.verdict, self.play = None, play
-        super().__init__(self.response, tuple(self.said))
+        super().__init__(self.respond, tuple(self.said))
 
     def respond(self, asked):
         """A first question that is about no task is not counted."""
