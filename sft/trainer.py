@@ -103,11 +103,11 @@ class SkipCallback(TrainerCallback):
         gradients = FirstNonFinite()
         gradients.gradients(model.named_parameters())  # on several ranks they are those of all
         if not gradients.name:
-            self._watch.name = ""
+            self._watch.forget()
             self._counter.take()
             return
         self._counter.skip(self._watch.name or gradients.name)
-        self._watch.name = ""
+        self._watch.forget()
         model.zero_grad()  # AdamW leaves parameters without a gradient alone
         self._counter.check(KEPT)
 

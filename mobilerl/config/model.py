@@ -126,6 +126,8 @@ class VllmSection(Section):
     """Maximum number of sequences that each copy of the model generates at once."""
     timeout_s: Annotated[Rate, RESUMABLE] = 600.0
     """Time limit of a start, a weight update or a request, in seconds, after which the run ends."""
+    overrides: Annotated[tuple[str, ...], OnlyWith({"engine.inference": ("vllm",)}), RESUMABLE] = ()
+    """Further engine arguments of vLLM as name=value; they take precedence over all others."""
 
 
 class ClusterSection(Section):

@@ -12,19 +12,39 @@ from mobilerl.records import MicroBatch, Objective
 
 
 class FirstNonFinite:
-    """Names the first quantity of an optimizer step that is NaN or infinite, in the order of their computation."""
+    """Names the first quantity of an optimizer step that is NaN or infinite, in the order of their computation.
+
+    What is seen stays on its device until `name` is asked for, so that looking does not wait for a GPU.
+    """
 
     def __init__(self) -> None:
-        self.name = ""
-        """Empty while everything is finite."""
+        self.forget()
 
-    def look(self, quantities: Mapping[str, Tensor | float | None]) -> None:
-        """Looks at quantities by name, in this order."""
-        values = {name: torch.as_tensor(v).detach() for name, v in quantities.items() if v is not None}
-        if self.name or not values:
-            return
-        finite = torch.stack([v.isfinite().all() for v in values.values()])  # one transfer from the GPU for all
-        self.name = next((name for name, good in zip(values, finite.tolist(), strict=True) if not good), "")
+    def forget(self) -> None:
+        """Begins anew, for another step."""
+        self._first = ""
+        self._names: list[str] = []
+        self._finite: list[Tensor] = []
+        """(N,) bool each, together one per name."""
+
+    @property
+    def name(self) -> str:
+        """Empty if everything was finite. Waits for the device if something was seen since it was last asked for."""
+        if self._finite:
+            good = torch.cat(self._finite).tolist()
+            first = next((name for name, fine in zip(self._names, good, strict=True) if not fine), "")
+            self._first, self._names, self._finite = self._first or first, [], []
+        return self._first
+
+    def look(self, quantities: Mapping[str, Tensor | None]) -> None:
+        """Looks at quantities by name, in this order; all on one device."""
+        values = {name: value.detach() for name, value in quantities.items() if value is not None}
+        if values:
+            self._note(values, torch.stack([value.isfinite().all() for value in values.values()]))
+
+    def _note(self, names: Iterable[str], finite: Tensor) -> None:
+        self._names += names
+        self._finite.append(finite)
 
     def watching(self, objective: Objective) -> Objective:
         """The objective, with a look at what it gets and returns and, in the backward pass, at its gradient."""
@@ -40,15 +60,17 @@ class FirstNonFinite:
                 }
             )
             loss, metrics = objective(micro)
-            if not self.name and not loss.isfinite().all():
-                # Metrics alone are no reason: a maximum over no tokens is minus infinity.
-                self.look({f"the objective's {name}": float(value) for name, value in metrics.items()})
-                self.look({"the loss": loss})
+            self._look_at_loss(loss.detach(), metrics)
             if micro.logp.requires_grad:
                 micro.logp.register_hook(lambda gradient: self.look({"the loss's gradient": gradient}))
             return loss, metrics
 
         return watched
+
+    def _look_at_loss(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> None:
+        """Metrics alone are no reason: a maximum over no tokens is minus infinity."""
+        finite = torch.stack([value.detach().isfinite().all() for value in (*metrics.values(), loss)])
+        self._note([f"the objective's {name}" for name in metrics] + ["the loss"], finite | finite[-1])
 
     def gradients(self, named: Iterable[tuple[str, torch.nn.Parameter]]) -> None:
         """Looks at the gradients of parameters, before they are clipped, from the last layer to the first."""

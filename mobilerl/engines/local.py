@@ -25,7 +25,7 @@ from mobilerl.config import EngineSection
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import (
-    add_metrics,
+    Metrics,
     make_micro_batch,
     micro_batches,
     response_values,
@@ -156,16 +156,16 @@ class LocalEngine:
     ) -> dict[str, float]:
         torch.set_num_threads(self._threads)  # set per thread
         weights = sample_weights(samples, aggregation)
-        metrics: dict[str, float] = {}
-        watch = FirstNonFinite()
+        parts, watch = Metrics(), FirstNonFinite()
         objective = watch.watching(objective)
         self.optimizer.zero_grad()
         for index in self._parts(samples):
             part = [samples[i] for i in index]
             logp, mask = self._logp(self.model, part)
-            loss, parts = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
+            loss, measured = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
             self.accelerator.backward(loss)
-            add_metrics(metrics, {"loss": loss.detach(), **parts})
+            parts.add({"loss": loss, **measured})
+        metrics = parts.total()
         metrics["grad_norm"] = self._step(metrics["loss"], watch)
         metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         return metrics

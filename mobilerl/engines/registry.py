@@ -18,7 +18,7 @@ from mobilerl.records.engine import Engine, EngineError
 
 if TYPE_CHECKING:
     from mobilerl.engines.local import LocalEngine
-    from mobilerl.inference.vllm import VllmSettings
+    from mobilerl.inference.vllm_arguments import VllmSettings
 
 VLLM = {"vllm": ">=0.24,<0.28"}
 VERL = {"verl": "==0.9.*", "ray": "==2.*", "vllm": ">=0"}
@@ -133,7 +133,7 @@ def _make_local(recipe: Recipe, reference: bool) -> LocalEngine:
 
 
 def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
-    from mobilerl.inference.vllm import VllmSettings
+    from mobilerl.inference.vllm_arguments import VllmSettings
 
     vllm = VllmSettings(
         recipe.vllm,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from itertools import accumulate
@@ -14,11 +15,15 @@ from torch import Tensor
 from mobilerl.algorithms.losses import aggregation_weights
 from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.models.packing import packed_inputs
+from mobilerl.models.transfer import moved
 from mobilerl.records import MicroBatch, TrainingSample
 
 if TYPE_CHECKING:
     from mobilerl.models.codec import Codec
     from mobilerl.models.images import Patches
+
+IMAGES_AHEAD = 32
+"""Images in preparation, so that the threads do not wait for each other after every micro-batch."""
 
 
 def sample_logprobs(
@@ -33,12 +38,13 @@ def sample_logprobs(
     inputs = packed_inputs(model, codec, ids, [r.images for r in rows], device)
     responses = [len(r.response_ids) for r in rows]
     ends = accumulate(map(len, ids))
-    places = torch.cat([torch.arange(e - n, e) for e, n in zip(ends, responses, strict=True)]).to(device)
+    places = moved(torch.cat([torch.arange(e - n, e) for e, n in zip(ends, responses, strict=True)]), device)
     logits = model(**inputs, logits_to_keep=places - 1).logits[0].float() / temperature
-    logits = logits.index_fill(-1, torch.tensor(codec.banned_ids, device=device), torch.finfo(logits.dtype).min)
+    banned = moved(torch.tensor(codec.banned_ids), device)
+    logits = logits.index_fill(-1, banned, torch.finfo(logits.dtype).min)
     targets = inputs["input_ids"][0, places]
     logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
-    mask = right_aligned([[1.0] * n for n in responses], max(responses)).to(device)
+    mask = moved(right_aligned([[1.0] * n for n in responses], max(responses)), device)
     return torch.zeros_like(mask).masked_scatter(mask.bool(), logp), mask
 
 
@@ -66,7 +72,7 @@ def make_micro_batch(
     device, width = logp.device, logp.shape[1]
 
     def aligned(values: Sequence[Sequence[float]]) -> Tensor:
-        return right_aligned(values, width).to(device)
+        return moved(right_aligned(values, width), device)
 
     old = [s.rollout_logprobs if s.old_logprobs is None else s.old_logprobs for s in samples]
     ref = [s.ref_logprobs for s in samples if s.ref_logprobs is not None]
@@ -75,11 +81,11 @@ def make_micro_batch(
         old_logp=aligned(old),
         rollout_logp=aligned([s.rollout_logprobs for s in samples]),
         ref_logp=aligned(ref) if len(ref) == len(samples) else None,
-        advantage=torch.tensor([s.advantage for s in samples], dtype=torch.float32, device=device),
-        older=torch.tensor([s.replayed or s.version != version for s in samples], device=device),
-        replayed=torch.tensor([s.replayed for s in samples], device=device),
+        advantage=moved(torch.tensor([s.advantage for s in samples], dtype=torch.float32), device),
+        older=moved(torch.tensor([s.replayed or s.version != version for s in samples]), device),
+        replayed=moved(torch.tensor([s.replayed for s in samples]), device),
         mask=mask,
-        weights=weights[:, weights.shape[1] - width :].to(device),
+        weights=moved(weights[:, weights.shape[1] - width :], device),
     )
 
 
@@ -99,26 +105,46 @@ def micro_batches(rows: Sequence[TrainingSample], tokens: int) -> Iterator[list[
 def with_prepared_images(
     codec: Codec, rows: Sequence[TrainingSample], parts: Iterable[list[int]]
 ) -> Iterator[list[int]]:
-    """Yields the micro-batches `parts` of `rows` while threads prepare the images of the next one."""
+    """Yields the micro-batches `parts` of `rows` while threads prepare the images of those that follow."""
     parts = list(parts)
-
-    def prepare(part: list[int]) -> list[Future[Patches]]:
-        return codec.images.prepare({png: None for i in part for png in rows[i].images})
-
-    ready = prepare(parts[0]) if parts else []
-    for part, following in zip(parts, [*parts[1:], []], strict=False):
-        wait(ready)
-        ready = prepare(following)
+    coming = iter(parts)
+    ahead: deque[list[Future[Patches]]] = deque()
+    for part in parts:
+        while len(ahead) < 2 or sum(map(len, ahead)) < IMAGES_AHEAD:
+            if (following := next(coming, None)) is None:
+                break
+            ahead.append(codec.images.prepare({png: None for i in following for png in rows[i].images}))
+        wait(ahead.popleft())
         yield part
 
 
-def add_metrics(total: dict[str, float], parts: Mapping[str, Tensor | float]) -> None:
-    """Adds a micro-batch's metrics to the total; metrics that end in `_max` are combined by maximum."""
+class Metrics:
+    """Metrics of the micro-batches of an optimizer step, which stay on their device until all are asked for."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[list[str], Tensor]] = []
+
+    def add(self, parts: Mapping[str, Tensor]) -> None:
+        """Takes the 0-d metrics of a micro-batch."""
+        self._parts.append((list(parts), torch.stack([value.detach().double() for value in parts.values()])))
+
+    def total(self) -> dict[str, float]:
+        """Their totals by name, see `add_metrics`; {} without a micro-batch. Waits for the device once."""
+        total: dict[str, float] = {}
+        values = torch.cat([values for _, values in self._parts]).tolist() if self._parts else []
+        remaining = iter(values)
+        for names, _ in self._parts:
+            add_metrics(total, {name: next(remaining) for name in names})
+        return total
+
+
+def add_metrics(total: dict[str, float], parts: Mapping[str, float]) -> None:
+    """Adds metrics to the total; metrics that end in `_max` are combined by maximum."""
     for name, value in parts.items():
         if name.endswith("_max"):
-            total[name] = max(total.get(name, -math.inf), float(value))
+            total[name] = max(total.get(name, -math.inf), value)
         else:
-            total[name] = total.get(name, 0.0) + float(value)
+            total[name] = total.get(name, 0.0) + value
 
 
 def right_aligned(values: Sequence[Sequence[float]], width: int) -> Tensor:

@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.inference.vllm import VllmSampler, VllmSettings, checkpoint_weights
+from mobilerl.inference.vllm import VllmSampler
+from mobilerl.inference.vllm_adapter import adapted_names, adapter_rank, adapter_refusal, adapter_tensors
+from mobilerl.inference.vllm_arguments import AdapterShape, VllmSettings
+from mobilerl.inference.vllm_weights import checkpoint_weights
 from mobilerl.models.loading import compute_dtype
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import Objective, Request
 
+log = logging.getLogger(__name__)
+MERGED = "vLLM cannot apply this LoRA adapter (%s): it is merged into all weights at every update, which rounds it"
+
 
 class VllmEngine(LocalEngine):
-    """A `StreamingEngine` whose `sampler` holds the published weights."""
+    """A `StreamingEngine` whose `sampler` holds the published weights.
+
+    A LoRA adapter is sent alone, for vLLM to apply. Where it cannot, which is decided here, the adapter is merged.
+    """
 
     def __init__(self, path: Path, settings: LocalSettings, vllm: VllmSettings) -> None:
         super().__init__(path, settings)
-        self.sampler, self._sleeps = VllmSampler(path, self.codec, vllm), vllm.vllm.sleep
+        model, shape = self.accelerator.unwrap_model(self.model), None
+        refusal = adapter_refusal(model) if hasattr(model, "peft_config") else ""
+        if hasattr(model, "peft_config") and not refusal:
+            shape = AdapterShape(adapter_rank(model), tuple(adapted_names(model)))
+        self.sampler, self._sleeps = VllmSampler(path, self.codec, replace(vllm, adapter=shape)), vllm.vllm.sleep
+        if shape:
+            refusal = self.sampler.adapter_refusal(adapter_tensors(model, compute_dtype()))
+        if refusal:
+            log.warning(MERGED, refusal)
+        self._sends_adapter = shape is not None and not refusal
         self._send()
 
     def _send(self) -> None:
-        model = self.accelerator.unwrap_model(self.model)
+        """Sends all weights and, apart from them, the adapter."""
+        model, dtype = self.accelerator.unwrap_model(self.model), compute_dtype()
+        size = dtype.itemsize * sum(p.numel() for p in model.parameters())
+        self._refresh(checkpoint_weights(model, merged=not self._sends_adapter), size)
+
+    def _refresh(self, weights: Iterable[tuple[str, Tensor]], size: int) -> None:
         # Trained weights may have a higher precision than vLLM's.
-        dtype = compute_dtype()
-        weights = ((name, weight.detach().to(dtype)) for name, weight in checkpoint_weights(model))
-        self.sampler.refresh(weights, self.version, dtype.itemsize * sum(p.numel() for p in model.parameters()))
+        model, dtype = self.accelerator.unwrap_model(self.model), compute_dtype()
+        adapter = adapter_tensors(model, dtype) if self._sends_adapter else None
+        self.sampler.refresh(_cast(weights, dtype), self.version, size, adapter)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return self.sampler.generate(requests)
@@ -52,7 +80,10 @@ class VllmEngine(LocalEngine):
 
     def publish(self) -> int:
         version = super().publish()
-        self._send()
+        if self._sends_adapter:  # vLLM has the base weights, which never change
+            self._refresh((), 0)
+        else:
+            self._send()
         return version
 
     def load(self, path: Path) -> None:
@@ -61,3 +92,7 @@ class VllmEngine(LocalEngine):
 
     def close(self) -> None:
         self.sampler.close()
+
+
+def _cast(weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> Iterable[tuple[str, Tensor]]:
+    return ((name, weight.detach().to(dtype)) for name, weight in weights)

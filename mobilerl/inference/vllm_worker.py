@@ -1,4 +1,4 @@
-"""Extension of vLLM's processes that replaces weights in place and prevents the sampling of image placeholders.
+"""Extension of vLLM's processes: replaces weights and adapters, holds signals, bans image placeholders.
 
 Only vLLM imports it, by name, before a worker builds its model.
 """
@@ -11,15 +11,20 @@ import select
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from safetensors import safe_open
 from vllm import _custom_ops as ops
 from vllm.config import VllmConfig
+from vllm.lora.layers import BaseLayerWithLoRA
+from vllm.lora.request import LoRARequest
 from vllm.platforms import current_platform
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 
 from mobilerl.inference.deepstack import clear_deepstack
+from mobilerl.inference.vllm_adapter import ADAPTER_ID, ADAPTER_NAME
+from mobilerl.system.child_processes import JOB_SIGNALS
 
 BANNED = "mobilerl_banned_ids"
 """Key of the banned token ids in vLLM's `additional_config`."""
@@ -49,19 +54,68 @@ class WeightLoader:
 
     mobilerl_weights_version = -1
 
-    def mobilerl_load_weights(self, paths: Sequence[str], version: int) -> None:
-        """Replaces all weights by those in safetensors files with Hugging Face names."""
+    def mobilerl_load(self, paths: Sequence[str], adapter: str, version: int) -> None:
+        """Replaces all weights by those in safetensors files, and the adapter by the one in a folder, if any.
+
+        Names are those of Hugging Face. Raises ValueError.
+        """
         self.mobilerl_weights_version = -1
         model = self.model_runner.get_model()  # type: ignore[attr-defined]
-        loaded = model.load_weights(_tensors(paths))
-        if loaded is not None and (missing := {name for name, _ in model.named_parameters()} - loaded):
-            raise ValueError(f"the update lacks {len(missing)} weights, {min(missing)} for one")
+        if paths:
+            _replace_weights(model, paths)
+        if adapter and (refusal := self.mobilerl_load_adapter(adapter)):
+            raise ValueError(refusal)
         clear_deepstack(model)
         self.mobilerl_weights_version = version
+
+    def mobilerl_load_adapter(self, folder: str) -> str:
+        """Replaces the adapter by the one in a folder; returns why vLLM cannot apply it to the letter, or nothing."""
+        request = LoRARequest(ADAPTER_NAME, ADAPTER_ID, folder, load_inplace=True)
+        try:
+            self.model_runner.add_lora(request)  # type: ignore[attr-defined]
+        except ValueError as error:
+            return str(error)
+        manager = self.model_runner.lora_manager._adapter_manager  # type: ignore[attr-defined]
+        # vLLM ignores what it has no layer for.
+        if ignored := manager.get_adapter(ADAPTER_ID).loras.keys() - manager.modules.keys():
+            manager.remove_adapter(ADAPTER_ID)
+            return f"it adapts nothing in {len(ignored)} modules, {min(ignored)} for one"
+        return ""
 
     def mobilerl_version(self) -> int:
         """Version of the weights; -1 if the last update failed."""
         return self.mobilerl_weights_version
+
+    def mobilerl_obey_signals(self) -> None:
+        """Lets SIGTERM, by which vLLM ends this process, through; those that came before are forgotten."""
+        while signal.sigpending() & JOB_SIGNALS:
+            signal.sigwait(JOB_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, JOB_SIGNALS)
+
+
+def _replace_weights(model: torch.nn.Module, paths: Sequence[str]) -> None:
+    with _without_adapters(model):
+        loaded = model.load_weights(_tensors(paths))  # type: ignore[operator]
+        if loaded is not None and (missing := {name for name, _ in model.named_parameters()} - loaded):
+            raise ValueError(f"the update lacks {len(missing)} weights, {min(missing)} for one")
+
+
+@contextmanager
+def _without_adapters(model: torch.nn.Module) -> Iterator[None]:
+    """Takes off the layers in which vLLM wraps adapted ones: its loaders of weights know only the plain names."""
+    wrapped = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, BaseLayerWithLoRA)
+    ]
+    for parent, name, child in wrapped:
+        setattr(parent, name, child.base_layer)
+    try:
+        yield
+    finally:
+        for parent, name, child in wrapped:
+            setattr(parent, name, child)
 
 
 def _tensors(paths: Sequence[str]) -> Iterator[tuple[str, torch.Tensor]]:

@@ -29,6 +29,7 @@ from mobilerl.models.checkpoint_folder import (
 )
 from mobilerl.models.hub import base_folder, source
 from mobilerl.models.images import Images
+from mobilerl.models.transfer import moved
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
 """Special tokens of Qwen and GLM, which their configs call `..._token_id`."""
@@ -149,6 +150,11 @@ class Codec:
         device: torch.device | str = "cpu",
     ) -> dict[str, torch.Tensor]:
         """Padded model inputs: (B, L) input_ids, attention_mask and mm_token_type_ids, pixel_values, image_grid_thw."""
+        inputs = self.text_inputs(ids, pad_left) | self.pixel_inputs(images, device)
+        return {name: moved(tensor, device) for name, tensor in inputs.items()}
+
+    def text_inputs(self, ids: Sequence[Sequence[int]], pad_left: bool) -> dict[str, torch.Tensor]:
+        """Padded (B, L) input_ids, attention_mask and mm_token_type_ids in main memory."""
         longest = max(map(len, ids))
         batch = torch.full((len(ids), longest), self.pad_id, dtype=torch.long)
         mask = torch.zeros_like(batch)
@@ -156,16 +162,17 @@ class Codec:
             where = slice(longest - len(sequence), longest) if pad_left else slice(0, len(sequence))
             batch[i, where] = torch.tensor(sequence, dtype=torch.long)
             mask[i, where] = 1
-        inputs = {
-            "input_ids": batch,
-            "attention_mask": mask,
-            "mm_token_type_ids": (batch == self.image_token_id).long(),
-        }
+        return {"input_ids": batch, "attention_mask": mask, "mm_token_type_ids": (batch == self.image_token_id).long()}
+
+    def pixel_inputs(
+        self, images: Sequence[Sequence[bytes]], device: torch.device | str | int = "cpu"
+    ) -> dict[str, torch.Tensor]:
+        """`pixel_values`, computed on `device`, and `image_grid_thw` in main memory; {} without images."""
         parts = [made.result() for made in self.images.prepare(png for row in images for png in row)]
-        if parts:
-            inputs["pixel_values"] = self.images.values([p for p, _ in parts], device)
-            inputs["image_grid_thw"] = torch.from_numpy(np.stack([g for _, g in parts]).astype(np.int64))
-        return {name: tensor.to(device) for name, tensor in inputs.items()}
+        if not parts:
+            return {}
+        grid = torch.from_numpy(np.stack([g for _, g in parts]).astype(np.int64))
+        return {"pixel_values": self.images.values([p for p, _ in parts], device), "image_grid_thw": grid}
 
 
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:

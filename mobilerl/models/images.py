@@ -23,12 +23,15 @@ from PIL import Image
 from torch.nn.functional import interpolate
 
 from mobilerl.envs.device import open_image
+from mobilerl.models.transfer import moved
+from mobilerl.system.free_memory import main_memory
 
-THREADS = min(4, os.cpu_count() or 1)
+THREADS = min(8, os.cpu_count() or 1)
 _POOL = ThreadPoolExecutor(THREADS, "images")
-"""Threads help because Pillow reads and torch resizes without the GIL."""
-CACHE_BYTES = 256 * 2**20
-"""Size of the cache of patches in bytes: about 90 images of one megapixel."""
+"""Threads help because Pillow reads and torch resizes without the GIL. More than eight do not (docs/results.md)."""
+CACHE_BYTES = max(256 * 2**20, main_memory() // 20)
+"""Size of the cache of patches in bytes, three per pixel: an iteration's images are to stay for all its epochs. With
+128 GB of main memory it is 6.4 GB, or 4,000 images of half a megapixel, in each process that learns."""
 
 RESAMPLING = {Image.Resampling.BILINEAR: "bilinear", Image.Resampling.BICUBIC: "bicubic"}
 """Names of torch for the `resample` of image processors."""
@@ -90,17 +93,17 @@ class Images:
         """Computes the `patches` of several images in threads."""
         return [_POOL.submit(self.patches, png) for png in pngs]
 
-    def values(self, patches: Sequence[np.ndarray], device: torch.device | str = "cpu") -> torch.Tensor:
+    def values(self, patches: Sequence[np.ndarray], device: torch.device | str | int = "cpu") -> torch.Tensor:
         """`pixel_values` of several images, float32 (N, channels x frames x patch_size ** 2), computed on `device`."""
         processor = self.processor
         scale = processor.rescale_factor if processor.do_rescale else 1.0
         mean, std = (processor.image_mean, processor.image_std) if processor.do_normalize else ([0.0], [1.0])
-        mean, std = (torch.tensor(v, dtype=torch.float32, device=device).view(1, -1, 1) for v in (mean, std))
+        mean, std = (moved(torch.tensor(v, dtype=torch.float32), device).view(1, -1, 1) for v in (mean, std))
         _, channels, size = patches[0].shape
         lengths = [len(raw) for raw in patches]
         made = _empty((sum(lengths), channels, processor.temporal_patch_size, size), device)
         for part, raw in zip(made.split(lengths), patches, strict=True):
-            part.copy_(torch.from_numpy(raw).to(device).float().mul_(scale / std).sub_(mean / std).unsqueeze(2))
+            part.copy_(moved(torch.from_numpy(raw), device).float().mul_(scale / std).sub_(mean / std).unsqueeze(2))
         return made.flatten(1)
 
     def _scaled(self, png: bytes) -> np.ndarray:
@@ -156,7 +159,7 @@ def _resized(pixels: np.ndarray, height: int, width: int, mode: str) -> np.ndarr
     return resized[0].permute(1, 2, 0).contiguous().numpy()
 
 
-def _empty(shape: Sequence[int], device: torch.device | str) -> torch.Tensor:
+def _empty(shape: Sequence[int], device: torch.device | str | int) -> torch.Tensor:
     """Allocates a tensor. On the CPU this uses numpy, which asks for huge pages: four images of a megapixel are 100 MB
     of new memory, and mapping it in small pages would take most of the time."""
     if torch.device(device).type == "cpu":

@@ -20,6 +20,7 @@ from mobilerl.models.adapters import add_adapter, check_tensors, leave_casts_to_
 from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.hub import base_folder
+from mobilerl.models.patch_embedding import multiply_patches
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -86,9 +87,10 @@ def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> PreTrain
 
 
 def prepare_model(model: torch.nn.Module) -> None:
-    """Replaces the attention of a new model, which packed rows need, and the slow MLPs of its vision tower."""
+    """Replaces the attention of a new model, which packed rows need, and what is slow in its vision tower."""
     use_concatenated_attention(model)
     align_vision_mlps(model)
+    multiply_patches(model)
 
 
 def check_weights(path: Path) -> None:

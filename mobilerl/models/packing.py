@@ -9,6 +9,7 @@ import torch
 
 from mobilerl.models.attention import ATTENTION, Sequences
 from mobilerl.models.codec import Codec
+from mobilerl.models.transfer import moved
 
 
 def packed_inputs(
@@ -16,7 +17,7 @@ def packed_inputs(
     codec: Codec,
     ids: Sequence[Sequence[int]],
     images: Sequence[Sequence[bytes]],
-    device: torch.device | str = "cpu",
+    device: torch.device | str | int = "cpu",
 ) -> dict[str, Any]:
     """Inputs of a Qwen2.5-VL, Qwen3-VL or GLM-4.1V with the sequences concatenated in one row of T tokens.
 
@@ -25,14 +26,15 @@ def packed_inputs(
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     if (used := base.config._attn_implementation) != ATTENTION:
         raise ValueError(f"packed rows need a model loaded with the attention {ATTENTION!r}, not {used!r}")
-    inputs = codec.collate(ids, images, pad_left=False)
+    # Positions are computed in main memory: on a GPU each of their many steps would wait for it.
+    inputs = codec.text_inputs(ids, pad_left=False) | codec.pixel_inputs(images, device)
     mask = inputs.pop("attention_mask")
     real = mask.bool()
     names = ("input_ids", "mm_token_type_ids", "image_grid_thw")
     positions, _ = base.model.get_rope_index(**{n: inputs.get(n) for n in names}, attention_mask=mask)
     inputs |= {n: inputs[n][real].unsqueeze(0) for n in names[:2]}
     inputs["position_ids"] = positions[:, real].unsqueeze(1)
+    placed: dict[str, Any] = {name: moved(value, device) for name, value in inputs.items()}
     # transformers does not replace a mask with four dimensions, and this one is never read.
-    inputs["attention_mask"] = mask.new_empty(1, 1, 0, 0)
-    moved = {name: value.to(device) for name, value in inputs.items()}
-    return {**moved, "use_cache": False, "sequences": Sequences([len(row) for row in ids])}
+    placed["attention_mask"] = torch.empty(1, 1, 0, 0, dtype=mask.dtype, device=device)
+    return {**placed, "use_cache": False, "sequences": Sequences([len(row) for row in ids])}

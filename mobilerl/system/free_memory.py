@@ -1,9 +1,22 @@
-"""Returns freed memory to the system."""
+"""The size of main memory, and the return of freed memory to the system."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from contextlib import suppress
+from pathlib import Path
+
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def main_memory() -> int:
+    """Bytes of main memory that this machine has, or this container may use."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):  # no such file, or "max"
+        there = min(there, int(CONTAINER_LIMIT.read_text()))
+    return there
 
 
 def give_back_free_memory() -> None:

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import math
 import multiprocessing
+import signal
 import threading
 import time
 from collections import Counter
@@ -27,7 +28,7 @@ from mobilerl.config import Recipe
 from mobilerl.envs.base import DeviceEvent, DeviceReport, Task
 from mobilerl.records import Group, LostGroup
 from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
-from mobilerl.system.child_processes import interrupts_held
+from mobilerl.system.child_processes import signals_held
 from mobilerl.train import unguarded, worker_process
 from mobilerl.train.worker_process import Assignment, WorkerResult
 
@@ -229,7 +230,7 @@ class _Worker:
             arguments = (theirs, write, self._recipe, self._part, self._run_dir)
             name = f"rollout-{self._part.index}"
             process = context.Process(target=worker_process.main, args=arguments, daemon=True, name=name)
-            with interrupts_held():
+            with signals_held(signal.SIGINT):
                 process.start()
             theirs.close()  # so that the worker's ends of the pipes close with the worker
             write.close()

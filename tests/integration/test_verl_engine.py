@@ -7,10 +7,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -105,6 +112,37 @@ def check_played(said: dict[str, Any]) -> None:
     assert not played["left"], "weights moved while responses were being drawn"
 
 
+@pytest.fixture
+def trainer() -> Iterator[subprocess.Popen]:
+    """A process that has started Ray, and leads its process group."""
+    from mobilerl_verl_cpu.launch import environment
+
+    temp = Path(tempfile.mkdtemp(prefix="mr", dir="/tmp"))  # short, as the names of Ray's sockets
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path), "RAY_OVERRIDE_RESOURCES": '{"CPU": 2, "GPU": 1}'}
+    command = [sys.executable, "-m", "mobilerl_verl_cpu.signals"]
+    with open(temp / "log", "wb") as log:
+        env = {**os.environ, **environment(temp), **paths}
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
+    with process:
+        yield process
+        process.kill()
+    shutil.rmtree(temp, ignore_errors=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_ray_outlives_a_signal_to_the_process_group_and_ends_with_the_trainer(trainer, number):
+    """As `timeout` and a terminal send it: the trainer is to finish its update and save before Ray and vLLM end."""
+    below = [psutil.Process(pid) for pid in json.loads(trainer.stdout.readline())]
+    names = {process.pid: process.name() for process in below}
+    assert "raylet" in names.values()
+    os.killpg(trainer.pid, number)
+    assert trainer.stdout.read() == (b"still there\n" if number == signal.SIGTERM else b"")
+    assert trainer.wait(60) == (0 if number == signal.SIGTERM else -number)
+    # Two agents of Ray's first wait a minute for an answer of what has been killed.
+    working = [process for process in below if number == signal.SIGTERM or "Agent" not in names[process.pid]]
+    assert not psutil.wait_procs(working, timeout=60)[1], "Ray's processes are left"
+
+
 def test_rows_mean_the_same_in_both_engines(said):
     """With a reference, so that every part of the loss is there."""
     said = said("weights")
@@ -146,5 +184,6 @@ def test_other_families_are_read_as_the_trainer_reads_them(said, family):
     Qwen3-VL has forgotten what a sleep of level 2 makes it forget; the sleep itself cannot be had on a CPU."""
     said = said(family)
     assert max(said[name] for name in ("rollout_gap", "local_gap", "text_gap")) < 1e-4
+    assert said["learned_gap"] < 1e-4 < 1e-2 < said["moved"], "one GPU learns something else"
     if family == "GLM-4.1V":
         assert "vLLM read a prompt of" in said["expanded"], "the comparison of prompts sees nothing"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,12 +18,14 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 
 from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create, png
 from mobilerl.config import VllmSection
 from mobilerl.engines.local import LocalSettings
 from mobilerl.engines.vllm import VllmEngine
-from mobilerl.inference.vllm import VllmSettings
+from mobilerl.inference.vllm_adapter import adapter_tensors
+from mobilerl.inference.vllm_arguments import VllmSettings
 from mobilerl.models import tiny
 from mobilerl.models.loading import load_model
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
@@ -160,9 +163,9 @@ def test_nothing_is_lost_while_weights_are_swapped(engine, family):
         assert difference([d for _, d in mine], own_logprobs(engine, *map(list, zip(*mine, strict=True)))) < CLOSE
 
 
-def test_requests_wait_while_vllm_sleeps_during_updates(engine, monkeypatch):
-    """The sleep itself, which only GPUs have, is a stand-in: what is tested is who is asked for what, and when."""
-    happened = []
+def naps(engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
+    """Lets an engine sleep; returns the list of what vLLM will be asked to do."""
+    happened: list[tuple[str, object]] = []
 
     def noted(what: str):
         async def note(argument=None, level=None):
@@ -173,6 +176,12 @@ def test_requests_wait_while_vllm_sleeps_during_updates(engine, monkeypatch):
     for name in ("sleep", "wake_up"):
         monkeypatch.setattr(engine.sampler._engine, name, noted(name))
     monkeypatch.setattr(engine, "_sleeps", True)
+    return happened
+
+
+def test_requests_wait_while_vllm_sleeps_during_updates(engine, monkeypatch):
+    """The sleep itself, which only GPUs have, is a stand-in: what is tested is who is asked for what, and when."""
+    happened = naps(engine, monkeypatch)
     asked = requests(engine, 3, 1.0)
     own_logprobs(engine, asked, engine.generate(asked))
     waiting = engine.submit(asked[0])
@@ -210,6 +219,110 @@ def test_weights_that_do_not_fit_end_vllm_with_the_reason(engine, family):
         engine.sampler.refresh(weights[: len(weights) // 2], 99)
     with pytest.raises(EngineError, match="version 99"):
         engine.generate(requests(engine, 1, 1.0))
+
+
+# --- LoRA -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def adapted(family, tmp_path_factory) -> Iterator[VllmEngine]:
+    folder = tmp_path_factory.mktemp(f"{family}-lora")
+    create(FAMILIES[family], folder, [DEFAULT_SYSTEM_PROMPTS["box"]])
+    as_vllm_wants_it(folder)
+    made = VllmEngine(folder, LocalSettings(max_pixels=SMALL, lora_rank=4), SETTINGS)
+    yield made
+    made.close()
+
+
+def shake_adapter(engine: VllmEngine, seed: int) -> None:
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for p in engine.model.parameters():
+            if p.requires_grad:
+                p.add_(torch.randn_like(p) * 0.2)
+
+
+def test_vllm_applies_an_adapter_that_is_sent_alone(adapted, monkeypatch):
+    before = agrees(adapted, 0)
+    shake_adapter(adapted, 1)
+    for asked, done in before:
+        assert difference(done, own_logprobs(adapted, asked, done)) > 0.05
+    with monkeypatch.context() as patch:
+        patch.delattr("mobilerl.engines.vllm.checkpoint_weights")  # the base weights are not sent again
+        happened = naps(adapted, patch)
+        assert adapted.logprobs([]) == []  # makes room
+        assert adapted.publish() == 1
+    assert happened == [("sleep", 1), ("wake_up", ["weights"]), ("wake_up", ["kv_cache"])]
+    agrees(adapted, 1)
+
+
+def test_loading_replaces_base_and_adapter(adapted, tmp_path):
+    shake(adapted, 2)
+    adapted.save(tmp_path / "saved")
+    shake_adapter(adapted, 3)
+    version = adapted.publish()
+    adapted.load(tmp_path / "saved")
+    assert adapted.version == version - 1
+    agrees(adapted, version - 1)
+
+
+def test_an_adapter_that_vllm_cannot_apply_is_refused_and_can_be_merged(adapted, family, monkeypatch):
+    good = adapter_tensors(adapted.model, torch.float32)
+    for old, new in ((".layers.1.", ".layers.7."), ("o_proj", "x_proj")):
+        assert new.strip(".") in adapted.sampler.adapter_refusal({n.replace(old, new): t for n, t in good.items()})
+    monkeypatch.setattr(adapted, "_sends_adapter", False)
+    agrees(adapted, adapted.publish())
+
+
+def test_an_update_that_fails_ends_vllm_with_the_reason(adapted, family):
+    """The last test on each adapted engine. One of them dies while it is being asked, and nobody will answer."""
+    if family != "GLM-4.1V":
+        wrong = {n.replace("o_proj", "x_proj"): t for n, t in adapter_tensors(adapted.model, torch.float32).items()}
+        with pytest.raises(EngineError, match=r"did not accept the weights of version 99 .*expected target modules"):
+            adapted.sampler.refresh((), 99, adapter=wrong)
+        return
+    process = psutil.Process(adapted.sampler._engine.engine_core.resources.engine_manager.processes[0].pid)
+    process.suspend()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(adapted.publish)
+        time.sleep(1)
+        process.kill()
+        with pytest.raises(EngineError, match=r"did not accept the weights .*its process has ended"):
+            answer.result(60)
+
+
+def test_in_bfloat16_an_adapter_keeps_what_merging_rounds_away(tmp_path, monkeypatch):
+    """k3 between sampler and learner after 100 updates; merged, it was 3 to 4 times as large."""
+    for module in ("models.loading", "engines.local", "engines.vllm", "inference.vllm_arguments"):
+        monkeypatch.setattr(f"mobilerl.{module}.compute_dtype", lambda: torch.bfloat16)
+    monkeypatch.setattr(AcceleratorState, "_shared_state", {})  # else the precision of other tests
+    torch.manual_seed(0)
+    tiny.create(tmp_path, ["Open the Settings app"], hidden=256, layers=2, vision_hidden=16, max_pixels=3136)
+    settings = LocalSettings(max_pixels=3136, learning_rate=3e-5, warmup_steps=0, lora_rank=8)
+    engine = VllmEngine(tmp_path, settings, SETTINGS)
+    try:
+        asked = requests(engine, 6, 1.0, tokens=30)
+        rows = [
+            TrainingSample("t", 0, d.prompt_ids, d.token_ids, d.logprobs, r.images, 1)
+            for r, d in zip(asked, engine.generate(asked), strict=True)
+        ]
+        for _ in range(100):
+            engine.update(rows, lambda batch: (-batch.logp.mean(), {}), "token-mean")
+        engine.publish()
+        applied = k3(engine)
+        monkeypatch.setattr(engine, "_sends_adapter", False)
+        engine.publish()
+        assert applied < 5e-4 and k3(engine) > 2 * applied
+    finally:
+        engine.close()
+
+
+def k3(engine: VllmEngine) -> float:
+    asked = requests(engine, 12, 1.0, tokens=60)
+    done = engine.generate(asked)
+    own = own_logprobs(engine, asked, done)
+    gaps = torch.tensor([a - b for d, o in zip(done, own, strict=True) for a, b in zip(o, d.logprobs, strict=True)])
+    return float((gaps.exp() - 1 - gaps).mean())
 
 
 # --- whole runs -----------------------------------------------------------------------------------------------------
@@ -258,6 +371,52 @@ def test_a_run_samples_with_the_weights_it_learned(checkpoint, tmp_path):
         lines = (run_dir / "trajectories" / f"iter-{i:06d}.jsonl").read_text().splitlines()
         versions.append({step["completion"]["version"] for line in lines for step in json.loads(line)["steps"]})
     assert versions == [{0}, {1}, {2}]
+
+
+SIGNAL_IN_UPDATE = """
+import os
+from mobilerl.cli import run
+from mobilerl.engines.vllm import VllmEngine
+update = VllmEngine.update
+def interrupted(self, *arguments):
+    if self.version == 1:
+        os.killpg(0, {number})
+    return update(self, *arguments)
+VllmEngine.update = interrupted
+run()
+"""
+"""A training run that gets a signal, with all of its processes, in the update of its second iteration."""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("number", "layout"), [(signal.SIGTERM, ()), (signal.SIGINT, ("distributed_executor_backend=mp",))]
+)
+def test_a_signal_to_all_processes_ends_a_run_after_its_iteration(checkpoint, tmp_path, number, layout):
+    """vLLM's engine computes in a process of its own, as on one GPU, or starts others, as on several."""
+    run_dir = tmp_path / "run"
+    more = ("--train.iterations", "50", "--engine.lora_rank", "4", "--vllm.overrides", json.dumps(layout))
+    words = command(checkpoint, run_dir, *more)[3:]  # without `python -m mobilerl`
+    run = subprocess.Popen(
+        [sys.executable, "-c", SIGNAL_IN_UPDATE.format(number=int(number)), *words],
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _, stderr = run.communicate(timeout=600)
+    assert run.returncode == 128 + number, stderr[-3000:]
+    assert [row["iteration"] for row in read_metrics(run_dir / "metrics.jsonl")] == [1, 2]
+    assert (run_dir / "checkpoints" / "iter-000002").is_dir() and "iteration 2 is saved" in stderr
+    assert "Traceback" not in stderr and "ERROR" not in stderr and "leaked" not in stderr
+    _, alive = psutil.wait_procs([p for p in psutil.process_iter() if _session(p) == run.pid], 10)
+    assert not alive
+
+
+def _session(process: psutil.Process) -> int:
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return -1
 
 
 def test_vllm_ends_with_a_killed_run_and_ignores_ctrl_c(checkpoint, tmp_path):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from PIL import Image
+from safetensors.torch import load_file
 
-from mobilerl.inference.vllm import checkpoint_weights, image_limits
+from mobilerl.config import ConfigError
+from mobilerl.inference.vllm_adapter import adapter_refusal, adapter_tensors, write_adapter
+from mobilerl.inference.vllm_arguments import check_names, image_limits, read_overrides
+from mobilerl.inference.vllm_weights import checkpoint_weights
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, load_model
+from mobilerl.models.loading import LORA_TARGETS, add_lora, load_model
 
 WAIT_S = 20.0
 
@@ -57,3 +64,51 @@ def test_an_adapter_is_added_to_its_base_and_the_base_is_unchanged(folder):
     merged = dict(model.merge_and_unload().named_parameters())
     assert sent.keys() == merged.keys() == dict(load_model(folder).named_parameters()).keys()
     assert all(torch.allclose(sent[name], merged[name], atol=1e-6) for name in merged)
+
+
+def test_an_adapter_alone_is_written_as_peft_reads_it_whatever_its_scales(folder, tmp_path):
+    config = LoraConfig(
+        r=4, lora_alpha=6, rank_pattern={"q_proj": 2}, alpha_pattern={"v_proj": 5}, target_modules=LORA_TARGETS
+    )
+    model = get_peft_model(load_model(folder), config)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if "lora_" in name:
+                p.normal_()
+    assert adapter_refusal(model) == ""
+    write_adapter(adapter_tensors(model, torch.float32), tmp_path / "adapter")
+    prefix = "base_model.model."
+    tensors = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    assert json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["r"] == 4
+    adapted = {n: m for n, m in model.get_base_model().named_modules() if hasattr(m, "get_delta_weight")}
+    assert len(tensors) == 2 * len(adapted) > 0
+    for name, module in adapted.items():
+        delta = tensors[f"{prefix}{name}.lora_B.weight"] @ tensors[f"{prefix}{name}.lora_A.weight"]
+        assert torch.allclose(delta, module.get_delta_weight("default"), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"use_dora": True}, "lora_magnitude_vector"),
+        ({"bias": "lora_only"}, "bias"),
+        ({"modules_to_save": ["lm_head"]}, "lm_head"),
+        ({"target_modules": ["q_proj", "qkv"]}, "visual.*outside the language model"),
+        ({"target_modules": ["q_proj", "embed_tokens"]}, "embed_tokens"),
+        ({"r": 600}, "its rank is not between 1 and 512"),
+    ],
+)
+def test_an_adapter_that_vllm_would_apply_in_part_is_refused(folder, settings, reason):
+    config = LoraConfig(**{"r": 2, "target_modules": LORA_TARGETS, **settings})
+    assert re.search(reason, adapter_refusal(get_peft_model(load_model(folder), config)))
+
+
+def test_overrides_are_engine_arguments_of_vllm():
+    words = ("enforce_eager=true", "dtype=bfloat16", "max_num_batched_tokens=4096", 'a={"b": 1}')
+    assert read_overrides(words) == {
+        "enforce_eager": True, "dtype": "bfloat16", "max_num_batched_tokens": 4096, "a": {"b": 1}
+    }  # fmt: skip
+    check_names(words[:1], {"enforce_eager"})
+    for word, hint in (("enforce_eger=true", "did you mean enforce_eager"), ("enforce_eager", "not name=value")):
+        with pytest.raises(ConfigError, match=hint):
+            check_names([word], {"enforce_eager"})

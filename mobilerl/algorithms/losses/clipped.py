@@ -61,7 +61,8 @@ def clipped_policy_loss(
         except `ratio_max`: for metrics that end in `_max` take the maximum (`engines.scoring.add_metrics`).
     """
     upper = torch.as_tensor(clip_high, dtype=logp.dtype, device=logp.device).reshape(-1, 1)
-    if not 0.0 <= clip_low <= 1.0 or not (upper >= 0.0).all():
+    # A tensor is not read: on a GPU that would wait for the forward pass.
+    if not 0.0 <= clip_low <= 1.0 or (not isinstance(clip_high, Tensor) and not clip_high >= 0.0):
         raise ValueError(f"clip_low must be in [0, 1] and clip_high >= 0, got {clip_low} and {clip_high}")
     if dual_clip is not None and dual_clip <= 1.0:
         raise ValueError(f"dual_clip must be above 1, got {dual_clip}")

@@ -25,7 +25,7 @@ from mobilerl.config import VllmSection
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.engines.local import LocalSettings
 from mobilerl.engines.vllm import VllmEngine
-from mobilerl.inference.vllm import VllmSettings
+from mobilerl.inference.vllm_arguments import VllmSettings
 from mobilerl.records import TrainingSample
 
 UPDATES, LATER_UPDATES = 3, 97

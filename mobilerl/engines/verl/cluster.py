@@ -5,9 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import ray
+from ray._private import services
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
 from mobilerl.config import ClusterSection, ConfigError
@@ -22,6 +26,21 @@ SERVER_CPUS = 1
 """Free CPUs that Ray needs to start a vLLM server on a node."""
 
 
+@contextmanager
+def in_own_groups() -> Iterator[None]:
+    """Ray's processes that are started here get process groups of their own.
+
+    A signal to the trainer's group, as `timeout`, a terminal and many supervisors send it, would end Ray and the vLLM
+    servers at once, before the trainer has finished its update and saved. They still end with the trainer.
+    """
+    plain = services.ConsolePopen
+    services.ConsolePopen = partial(plain, process_group=0)
+    try:
+        yield
+    finally:
+        services.ConsolePopen = plain
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     connected_here: bool
@@ -33,12 +52,13 @@ class Cluster:
         mine = not ray.is_initialized()
         if mine:
             try:
-                ray.init(
-                    address or "local",
-                    runtime_env=get_ppo_ray_runtime_env(),
-                    log_to_driver=False,
-                    logging_level="warning",
-                )
+                with in_own_groups():
+                    ray.init(
+                        address or "local",
+                        runtime_env=get_ppo_ray_runtime_env(),
+                        log_to_driver=False,
+                        logging_level="warning",
+                    )
             except (ConnectionError, ValueError, RuntimeError) as error:
                 where = address or "this machine"
                 raise ConfigError(f"no Ray cluster at {where} ({error}): start it with `ray start`") from error

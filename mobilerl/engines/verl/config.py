@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from mobilerl.config import ClusterSection, EngineSection, VllmSection
-from mobilerl.inference.vllm import image_limits
+from mobilerl.inference.vllm_arguments import image_limits
 from mobilerl.models.adapter_folder import is_adapter, read_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import base_folder
@@ -41,13 +41,13 @@ def verl_config(model: Path, codec: Codec, settings: VerlSettings, reference: bo
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer")
     OmegaConf.set_struct(config, False)
-    cluster = settings.cluster
+    cluster, is_lora = settings.cluster, bool(settings.engine.lora_rank) or is_adapter(model)
     changes = {
         "trainer": {"device": device, "nnodes": cluster.nodes, "n_gpus_per_node": cluster.gpus_per_node},
         "actor_rollout_ref": {
             "model": _model(model, settings),
-            "actor": {**_actor(), "optim": _optimizer(settings), "use_kl_loss": reference},
-            "ref": {"strategy": "fsdp2", "fsdp_config": _sharding(), "log_prob_micro_batch_size_per_gpu": 1},
+            "actor": {**_actor(settings, is_lora), "optim": _optimizer(settings), "use_kl_loss": reference},
+            "ref": {"strategy": "fsdp2", "fsdp_config": _sharding(settings), "log_prob_micro_batch_size_per_gpu": 1},
             "rollout": _rollout(codec, settings),
         },
     }
@@ -68,18 +68,26 @@ def _model(path: Path, settings: VerlSettings) -> dict[str, Any]:
     }
 
 
-def _actor() -> dict[str, Any]:
+def _actor(settings: VerlSettings, is_lora: bool) -> dict[str, Any]:
     kept = ["model", "optimizer", "extra"]
     return {
         "strategy": "fsdp2",
         "ppo_micro_batch_size_per_gpu": 1,  # required by verl, not used
-        "fsdp_config": _sharding(),
+        "fsdp_config": _sharding(settings, small_gradient=is_lora),
         "checkpoint": {"save_contents": kept, "load_contents": kept},
     }
 
 
-def _sharding() -> dict[str, Any]:
+def _sharding(settings: VerlSettings, small_gradient: bool = False) -> dict[str, Any]:
+    """One GPU keeps the weights that it computes with for a whole step, instead of casting them anew in every layer.
+
+    Gradients are reduced in the last micro-batch of a step where that takes no memory: before, all are as large as
+    without sharding.
+    """
+    alone = settings.cluster.nodes * settings.cluster.gpus_per_node == 1
     return {
+        "reshard_after_forward": not alone,
+        "use_no_sync_for_gradient_accumulation": alone or small_gradient,
         "strategy": "fsdp2",
         "model_dtype": "fp32",
         "mixed_precision": {"param_dtype": DTYPE, "reduce_dtype": "float32", "buffer_dtype": "float32"},

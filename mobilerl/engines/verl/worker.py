@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForImageTextToText
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id
@@ -28,13 +29,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from mobilerl.engines.finite import FirstNonFinite, spoil
 from mobilerl.engines.reference import FirstAdapter
-from mobilerl.engines.scoring import (
-    add_metrics,
-    make_micro_batch,
-    response_values,
-    sample_logprobs,
-    with_prepared_images,
-)
+from mobilerl.engines.scoring import Metrics, make_micro_batch, response_values, sample_logprobs, with_prepared_images
 from mobilerl.models.adapters import add_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, prepare_model, save_model
@@ -100,6 +95,23 @@ class PolicyEngine(FSDPEngine):
         finally:
             self.engine_config.forward_only = forward_only
 
+    def accumulate(self, last: bool) -> None:
+        """Before a micro-batch: leaves what can be done once per optimizer step to its last one.
+
+        That is the exchange of gradients between the nodes of HSDP and, as configured, their reduction and the release
+        of the gathered weights.
+        """
+        config = self.engine_config
+        self.module.set_requires_gradient_sync(last or not config.use_no_sync_for_gradient_accumulation)
+        self.module.set_requires_all_reduce(last)
+        self.module.set_reshard_after_backward(last or config.reshard_after_forward)
+
+    def release(self) -> None:
+        """Frees weights that are still gathered after a forward pass."""
+        for module in self.module.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
     def get_per_tensor_param(self, **options: Any) -> tuple[Iterator[tuple[str, torch.Tensor]], Any]:
         """Sends the servers what they compute with: of float32 weights they would round twice as many bytes."""
         weights, adapter = super().get_per_tensor_param(**options)
@@ -152,27 +164,33 @@ class PolicyWorker(ActorRolloutRefWorker):
         """Runs this process's part of an optimizer step, which verl leaves out if the norm of the gradient is not
         finite. Returns the metrics and the first quantity of this process that is not finite, or ""."""
         engine, watch = self.actor.engine, FirstNonFinite()
-        metrics: dict[str, float] = {}
-        assert work.weights is not None  # in an optimizer step
-        objective = watch.watching(objective)
-        processes = engine.get_data_parallel_size()
         with engine.train_mode():
             engine.optimizer_zero_grad()
-            for number, part in enumerate(with_prepared_images(self.codec, work.rows, work.parts)):
-                rows = [work.rows[i] for i in part]
-                logp, mask = self._logp(engine, rows)
-                loss, parts = objective(make_micro_batch(rows, work.weights[part], logp, mask, work.version))
-                if number < work.counted:
-                    add_metrics(metrics, {"loss": loss.detach(), **parts})
-                # Gradients are averaged over processes, but the loss is a sum over all of them.
-                (loss * (processes if number < work.counted else 0.0)).backward()
+            parts = self._backward(engine, work, watch.watching(objective))
             for group in engine.optimizer.param_groups:
                 group["lr"] = learning_rate
             watch.gradients(engine.module.named_parameters())  # now, since clipping spreads NaN to all of them
+            metrics = parts.total()
             if not math.isfinite(metrics.get("loss", 0.0)):
                 spoil(engine.module)
             metrics["grad_norm"] = float(engine.optimizer_step())
         return metrics, watch.name
+
+    def _backward(self, engine: PolicyEngine, work: Work, objective: Objective) -> Metrics:
+        """Adds up the gradients of this process's micro-batches; returns the metrics of those that count."""
+        assert work.weights is not None  # in an optimizer step
+        metrics, processes, final = Metrics(), engine.get_data_parallel_size(), len(work.parts) - 1
+        for number, part in enumerate(with_prepared_images(self.codec, work.rows, work.parts)):
+            rows = [work.rows[i] for i in part]
+            if number in (0, final):
+                engine.accumulate(last=number == final)
+            logp, mask = self._logp(engine, rows)
+            loss, measured = objective(make_micro_batch(rows, work.weights[part], logp, mask, work.version))
+            # Gradients are averaged over processes, but the loss is a sum over all of them.
+            (loss * (processes if number < work.counted else 0.0)).backward()
+            if number < work.counted:
+                metrics.add({"loss": loss, **measured})
+        return metrics
 
     @register(dispatch_mode=Dispatch.DP_COMPUTE, blocking=False)
     def score(self, work: Work, reference: bool) -> list[tuple[float, ...]]:
@@ -188,6 +206,7 @@ class PolicyWorker(ActorRolloutRefWorker):
                 logp, _ = self._logp(engine, rows)
                 for i, values in zip(part, response_values(rows, logp), strict=True):
                     result[i] = values
+            engine.release()
         return result
 
     def _logp(self, engine: PolicyEngine, rows: list[TrainingSample]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from mobilerl.algorithms.objectives import clipped
 from mobilerl.config import load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
@@ -13,7 +14,7 @@ from mobilerl.engines.verl import engine
 from mobilerl.records.engine import Request, Sampling
 from mobilerl_verl_cpu.flags import engine_flags
 from mobilerl_verl_cpu.launch import ray_cluster
-from mobilerl_verl_cpu.session import ask, complaint, gap, rows_of, screens
+from mobilerl_verl_cpu.session import ask, complaint, gap, rows_of, samples_of, screens
 
 MAX_PIXELS = 60_000
 WORKER = "mobilerl_verl_cpu.sleep.Slept"
@@ -28,6 +29,7 @@ def compared(model: str) -> dict[str, Any]:
 def _compared(model: Path) -> dict[str, Any]:
     own = engine_flags(f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={WORKER}")
     settings = ["--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)]
+    settings += ["--engine.micro_batch_tokens", "1", "--engine.learning_rate", "1e-2"]
     recipe = load_recipe(None, [*own, *settings])
     verl = make_trainer_engine(recipe)
     requests = [ask(verl, *screen) for screen in screens(recipe)]
@@ -41,11 +43,19 @@ def _compared(model: Path) -> dict[str, Any]:
         expanded = complaint(lambda: verl.generate(requests[:1]))
     rows = rows_of(verl.generate(requests), requests)
     scored = verl.logprobs(rows)
-    local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS))
+    rate = recipe.engine.learning_rate
+    local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS, learning_rate=rate))
+    local_scored = local.logprobs(rows)
+    for learner in (verl, local):  # one with a micro-batch per sample, the other with one for all
+        learner.update(samples_of(rows, None), clipped(recipe.algorithm.loss), "token-mean")
+    learned = verl.logprobs(rows)
+    local_learned = local.logprobs(rows)
     verl.close()
     return {
         "expanded": expanded,
         "text_gap": text_gap,
         "rollout_gap": gap(scored, [row.rollout_logprobs for row in rows]),
-        "local_gap": gap(scored, local.logprobs(rows)),
+        "local_gap": gap(scored, local_scored),
+        "moved": gap(learned, scored),
+        "learned_gap": gap(learned, local_learned),
     }
