@@ -24,11 +24,9 @@ from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.records import Trajectory
 from mobilerl.records.engine import Sampling
 from mobilerl.rollout.episode import episode_settings, run_episode
+from mobilerl.suites.base import eval_command
+from mobilerl.suites.command import PlanCommand
 from mobilerl.suites.evaluation import evaluate as _evaluate
-from mobilerl.suites.generated.evaluation import GeneratedPlan
-from mobilerl.suites.phone.evaluation import SimPlan
-
-PLANS = {"phone": SimPlan, "generated": GeneratedPlan}
 
 
 class Agent:
@@ -59,19 +57,23 @@ def evaluate(
     replace: bool = False,
     **plan: Any,
 ) -> dict[str, Any]:
-    """Evaluates `model` on held-out tasks of the recipe's suite (`phone` or `generated`) and returns results.json.
+    """Evaluates `model` on held-out tasks of the recipe's suite and returns results.json.
 
-    `plan` are further fields of `SimPlan` or `GeneratedPlan`, such as `split="train"`. Files are written to `out`, if
-    given; results of a finished evaluation there are returned if they have the same settings and model, and others are
-    only replaced with `replace`. Raises ConfigError for another suite or settings that cannot be used.
+    `plan` are further fields of the suite's plan (`SimPlan`, `GeneratedPlan`), such as `split="train"`. Files are
+    written to `out`, if given; results of a finished evaluation there are returned if they have the same settings and
+    model, and others are only replaced with `replace`. Raises ConfigError for another suite or settings that cannot
+    be used.
     """
-    if recipe.suite.type not in PLANS:
-        raise ConfigError(f"evaluate() knows the suites {', '.join(PLANS)}, not {recipe.suite.type!r}")
-    chosen = PLANS[recipe.suite.type](instances=instances, templates=tuple(templates), **plan)
+    command = eval_command(type(recipe.suite))
+    if not isinstance(command, PlanCommand) or "instances" not in command.plan.model_fields:
+        raise ConfigError(f"evaluate() does not know the suite {command.name}: use `mobilerl eval {command.name}`")
+    fields = {"suite": command.name, "instances": instances, "templates": tuple(templates), **plan}
     folder = find_model(model)
     agent = read_agent(folder) or with_format(recipe.agent, published_name(folder))
     if "deadline_s" in recipe.agent.model_fields_set:  # it depends on the devices and not on the policy
         agent = agent.model_copy(update={"deadline_s": recipe.agent.deadline_s})
     recipe = recipe.model_copy(update={"agent": agent})
     with tempfile.TemporaryDirectory() as scratch:
-        return outside(lambda: _evaluate(recipe, chosen, POLICY, model, Path(out or scratch), replace=replace))
+        return outside(
+            lambda: _evaluate(recipe, command.plan(**fields), POLICY, model, Path(out or scratch), replace=replace)
+        )

@@ -29,6 +29,8 @@ class GroupAlgorithm(Algorithm):
         self.max_resample_rounds = int(settings.dynamic_sampling)
         self._fresh: list[TrainingSample] = []
         self._advantages: dict[str, StepAdvantages] = {}
+        self._computed: dict[int, tuple[Group, list[StepAdvantages]]] = {}
+        """Advantages of groups that have not been added yet, by the group's `id`."""
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
         """Step advantages of each trajectory."""
@@ -36,20 +38,27 @@ class GroupAlgorithm(Algorithm):
 
     def informative(self, group: Group) -> list[bool]:
         """All trajectories of a group or none, since a zero-variance group has no advantages."""
-        useful = any(a != 0.0 for steps in self.group_advantages(group) for a in steps)
+        useful = any(a != 0.0 for steps in self._once(group) for a in steps)
         return [useful] * len(group.trajectories)
 
     def add(self, groups: Sequence[Group], iteration: int) -> None:
         self._fresh, self._advantages = [], {}
         regularized = self.settings.uses_reference and not self.settings.dynamic_sampling
         for group in groups:
-            advantages = self.group_advantages(group)
+            advantages = self._once(group)
             # With zero advantages only the KL term has a gradient.
             keep = regularized or any(a != 0.0 for steps in advantages for a in steps)
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
                 if keep:
                     self._fresh += trajectory.samples_to_learn(steps, max_response_prob=self.settings.max_response_prob)
+        self._computed.clear()
+
+    def _once(self, group: Group) -> list[StepAdvantages]:
+        """`group_advantages`, computed once for both `informative` and `add`."""
+        if id(group) not in self._computed:
+            self._computed[id(group)] = group, self.group_advantages(group)
+        return self._computed[id(group)][1]
 
     def mini_batches(self, rng: random.Random) -> Iterator[list[TrainingSample]]:
         fresh = self._with_ref_logprobs(self._with_old_logprobs(self._fresh))

@@ -35,6 +35,7 @@ from mobilerl.cli import run as whole_run
 from mobilerl.config import ConfigError
 from mobilerl.doctor.packages import installs
 from mobilerl.envs.base import InfraError
+from mobilerl.envs.plugins import PluginError
 from mobilerl.records.engine import EngineError
 from mobilerl.system.networks import bypass_proxies_for_loopback
 from mobilerl.system.terminal import make_logging_safe, printable, say
@@ -55,7 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     make_logging_safe()
     bypass_proxies_for_loopback()
-    parser = make_parser()
+    try:
+        parser = make_parser()
+    except PluginError as error:
+        return _fail(str(error))
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
         parser.print_help(sys.stderr)

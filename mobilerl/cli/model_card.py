@@ -11,24 +11,17 @@ from mobilerl import __version__
 from mobilerl.cli import published
 from mobilerl.config import Recipe, read_saved
 from mobilerl.config.reading import CONFIG_FILE
+from mobilerl.config.suite import suite_name
 from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import percent
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.models.hub_names import is_hub_id
 from mobilerl.policy.formats.choice import published_name
-from mobilerl.suites.base import TYPES
+from mobilerl.suites.base import eval_commands
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.viewer.evaluations import evaluations_of
 
 CARD = "README.md"
-COMMANDS = {
-    "sim": "mobilerl eval sim",
-    "generated": "mobilerl eval generated",
-    "instructions": "mobilerl eval instructions FILE",
-    "androidworld": "mobilerl eval androidworld --server URL",
-    "androidlab": "mobilerl eval androidlab --android-lab PATH --serial SERIAL",
-}
-"""Beginning of the command that evaluates on a suite, by its name in results.json."""
 
 
 def write_card(run_dir: Path, folder: Path, name: str, base: str, license_id: str | None) -> None:
@@ -38,7 +31,8 @@ def write_card(run_dir: Path, folder: Path, name: str, base: str, license_id: st
     """
     recipe = read_saved(run_dir / CONFIG_FILE) if folder != run_dir and (run_dir / CONFIG_FILE).is_file() else None
     evaluations = evaluations_of(run_dir)
-    suites = dict.fromkeys([*_trained_on(recipe), *(e["suite"] for e in evaluations)])
+    trained_on = [suite_name(type(recipe.suite))] if recipe is not None else []
+    suites = dict.fromkeys([*trained_on, *(e["suite"] for e in evaluations)])
     lines = [*_header(base, recipe, license_id), *_introduction(name, folder, base or _start(recipe))]
     lines += _commands(name, suites)
     lines += _results(evaluations, folder)
@@ -74,20 +68,12 @@ def _introduction(name: str, folder: Path, start: str) -> Iterator[str]:
     yield from (f"Prompts and responses are in the format `{format_}`; `agent.json` has the agent's settings.", "")
 
 
-def _trained_on(recipe: Recipe | None) -> list[str]:
-    """Name, in results.json, of the suite that the model was trained on; none if unknown or of another package."""
-    if recipe is None:
-        return []
-    names = {section: suite for suite, section in TYPES.items()}
-    suite = names.get(recipe.suite.type, recipe.suite.type)
-    return [suite] if suite in COMMANDS else []
-
-
 def _commands(name: str, suites: Iterable[str]) -> Iterator[str]:
     """The commands that evaluate the model, each on a suite of its own."""
-    known = [COMMANDS[suite] for suite in suites if suite in COMMANDS]
+    known = [command for suite, command in eval_commands().items() if suite in suites]
     if known:
-        yield from (*(f"    {command} --model {name} --out results" for command in known), "")
+        words = (filter(None, ["mobilerl eval", command.name, command.required]) for command in known)
+        yield from (*(f"    {' '.join(called)} --model {name} --out results" for called in words), "")
 
 
 def _results(evaluations: Sequence[Mapping[str, Any]], folder: Path) -> Iterator[str]:

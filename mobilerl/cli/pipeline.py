@@ -17,13 +17,12 @@ from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.layers import Layers, RunTable, read_layers, take_run_table
 from mobilerl.config.packaged import recipe_names
 from mobilerl.config.reading import CONFIG_FILE
+from mobilerl.config.suite import suite_name
 from mobilerl.envs.claims import Claim
-from mobilerl.suites.base import evaluation_words
+from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import check_devices, fleet_type
 from mobilerl.system.terminal import say
 
-EMBEDDED = ("sim", "generated")
-"""Suites that are evaluated here; others need devices of their own."""
 RENDEZVOUS_PORT = "29400"
 
 
@@ -145,8 +144,9 @@ class Pipeline:
             return  # the rest is node 0's
         table = self.table
         config = ["--config", table.evaluation] if table.evaluation else self._config_flags()
-        suite = suite_of(load_recipe(config[1::2], () if table.evaluation else self.flags))
-        if evaluate != "no" and is_embedded(suite):
+        recipe = load_recipe(config[1::2], () if table.evaluation else self.flags)
+        suite = suite_name(type(recipe.suite))
+        if evaluate != "no" and is_embedded(recipe):
             results = self._evaluate(str(out / "final"), out / "eval" / suite, suite, config)
             print_table({self.title: results})
         say(f"== checkpoint: {out / 'final'}")
@@ -162,8 +162,9 @@ class Pipeline:
         call(kind, *flags, *self.flags)
         if kind != "train" and node_rank(self.flags):
             return  # the rest is node 0's
-        suite = suite_of(self.recipe())
-        if evaluate != "no" and is_embedded(suite):
+        recipe = self.recipe()
+        suite = suite_name(type(recipe.suite))
+        if evaluate != "no" and is_embedded(recipe):
             trained = str(out / "final") if kind == "pages" else str(out)
             sampled = ("", "pass-k") if evaluate == "pass-k" else ("",)
             print_table({k: v for how in sampled for k, v in self._both(model, trained, suite, how).items()})
@@ -195,15 +196,13 @@ PRINT_OUT = "print-out.txt"
 SECTIONS_OF = (("pages", "pages"), ("algorithm", "train"), ("sft", "sft"))
 
 
-def suite_of(recipe: Recipe) -> str:
-    """What `mobilerl eval` calls the recipe's suite."""
-    return next(iter(evaluation_words(recipe)), recipe.suite.type)
-
-
-def is_embedded(suite: str) -> bool:
-    if suite not in EMBEDDED:
-        say(f"== the suite {suite} is not evaluated here: see mobilerl eval --help")
-    return suite in EMBEDDED
+def is_embedded(recipe: Recipe) -> bool:
+    """Whether the recipe's suite is evaluated here; others need devices of their own."""
+    embedded = make_suite(recipe).in_process
+    if not embedded:
+        name = suite_name(type(recipe.suite))
+        say(f"== the suite {name} is not evaluated here: see mobilerl eval --help")
+    return embedded
 
 
 def page_of(run_dir: Path) -> Path:

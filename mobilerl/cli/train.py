@@ -39,19 +39,17 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     elif not recipe.model:
         raise ConfigError("--model is missing, the checkpoint to start from; make one with `mobilerl sft --config sft`")
     from mobilerl.train.dry_run import check, dry_run
-    from mobilerl.train.run_dir import check_agent_flags
-    from mobilerl.train.start_model import with_start_model
+    from mobilerl.train.run import Run
 
-    recipe = with_start_model(recipe, args.run_dir, args.resume)
-    check_agent_flags(recipe, settings)
+    opened = Run.open(recipe, args.run_dir, args.resume, settings)
     if args.dry_run:
-        return dry_run(recipe, args.run_dir, args.resume)
-    check(recipe, args.run_dir)
+        return dry_run(opened)
+    check(opened)
     from mobilerl.train.online import train
 
     try:
         with interrupts_as_stopped():
-            train(recipe, args.run_dir, args.resume)
+            train(opened)
     except Stopped as stop:
         begun = (args.run_dir / "config.json").is_file()
         raise Stopped(stop.number, f"{stop}; resume with\n  {resume_command(args.command_line, begun)}") from None

@@ -10,6 +10,8 @@ from typing import Any
 
 ANY: tuple[Any, ...] = ()
 """Accepted values of `OnlyWith` and `NotWith`: anything but empty, 0, false and null."""
+EVAL_PLUGIN = "eval PLUGIN"
+"""Evaluation on a suite of an installed package, as a command of `UsedBy`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,10 @@ class SuiteBase(Section):
     type: str
     module: ClassVar[str]
     """Module with `make(recipe) -> Suite` and `is_held_out(task) -> bool`."""
+    evaluation: ClassVar[str] = "mobilerl.suites.command:PlanCommand"
+    """Class of `mobilerl eval NAME`, an `EvalCommand` of `mobilerl.suites.command`, as module:class."""
+    task_suite: ClassVar[str] = ""
+    """`Task.suite`, which is also the NAME in `mobilerl eval` and the suite in results.json; "" if it is the type."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""
@@ -33,6 +37,8 @@ class PhoneSuiteSection(SuiteBase):
     """Tasks of the embedded phone."""
 
     module = "mobilerl.suites.phone.training"
+    evaluation = "mobilerl.suites.phone.command:SimCommand"
+    task_suite = "sim"
     type: Literal["phone"] = "phone"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
@@ -42,6 +48,7 @@ class GeneratedSuiteSection(SuiteBase):
     """Apps and tasks generated from a seed, on embedded phones (docs/generated.md)."""
 
     module = "mobilerl.suites.generated.training"
+    evaluation = "mobilerl.suites.generated.command:GeneratedCommand"
     type: Literal["generated"] = "generated"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
@@ -53,6 +60,7 @@ class AndroidWorldSuiteSection(SuiteBase):
     """AndroidWorld's tasks (docs/benchmarks.md)."""
 
     module = "mobilerl.suites.androidworld.training"
+    evaluation = "mobilerl.suites.androidworld.command:AndroidWorldCommand"
     type: Literal["androidworld"] = "androidworld"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
@@ -100,6 +108,7 @@ class InstructionsSuiteSection(SuiteBase):
     """Your own instructions, on your own app (docs/instructions.md)."""
 
     module = "mobilerl.suites.instructions.training"
+    evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
     type: Literal["instructions"] = "instructions"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
     for AndroidWorld's, `instructions` for those of a file."""
@@ -128,6 +137,11 @@ OWN: dict[str, type[SuiteBase]] = {
 def suite_sections() -> dict[str, type[SuiteBase]]:
     """Sections by `suite.type`: our own and those of installed packages (entry points `mobilerl.suites`)."""
     return with_plugins(OWN, "mobilerl.suites", SuiteBase, type_of)
+
+
+def suite_name(section: type[SuiteBase]) -> str:
+    """`Task.suite` of a suite's tasks, and its name in `mobilerl eval` and in results.json."""
+    return section.task_suite or type_of(section)
 
 
 SuiteSection = union_of(OWN, "phone")

@@ -66,18 +66,23 @@ def is_server(model: str | Path | None) -> TypeGuard[str]:
     return str(model).startswith(("http://", "https://"))
 
 
-def check_model(agent: str, model: str | Path | None, model_name: str | None) -> None:
-    """Raises ConfigError unless agent and model fit together and a checkpoint exists. Does not contact a server."""
+def resolved_model(agent: str, model: str | Path | None, model_name: str | None) -> str | Path | None:
+    """The address of a server, or the folder of a checkpoint, which is looked up once: a run may save a newer one.
+
+    Raises ConfigError unless agent and model fit together and a checkpoint exists. Does not contact a server.
+    """
     if agent == POLICY and model is None:
         raise ConfigError(
             "--model is missing: a checkpoint folder, a run directory, ORG/NAME on the Hub, or http://HOST:PORT/v1"
         )
     if agent != POLICY and (model is not None or model_name is not None):
         raise ConfigError(f"--agent {agent} needs no model; leave --model and --model-name out")
-    if model is not None and not is_server(model):
-        find_model(model)
-        if model_name is not None:
-            raise ConfigError("--model-name belongs to a --model that is a server's address, as in http://HOST:PORT/v1")
+    if model is None or is_server(model):
+        return model
+    folder = find_model(model)
+    if model_name is not None:
+        raise ConfigError("--model-name belongs to a --model that is a server's address, as in http://HOST:PORT/v1")
+    return folder
 
 
 def model_policy(
@@ -88,7 +93,7 @@ def model_policy(
     seed: int = SEED,
     max_wait_s: float | None = None,
 ) -> EvalPolicy:
-    """Makes the recipe's agent with this model. `temperature` 0 is greedy; see `EnginePolicy` for `max_wait_s`.
+    """Makes the recipe's agent with a `resolved_model`. `temperature` 0 is greedy; see `EnginePolicy` for `max_wait_s`.
 
     Raises ConfigError if the model cannot be used; a server gets a test request.
     """
@@ -101,7 +106,7 @@ def model_policy(
         protocol = {"model": server.model, "model_server": server.url, "sampling": server.sampling}
         context = replace(context, size_seen=server.size_seen)
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
-    folder = find_model(model)
+    folder = Path(model)
     # Log-probabilities of greedy responses are computed at temperature 1.
     engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=seed)
     context = replace(context, size_seen=engine.codec.images.size_seen)
@@ -120,11 +125,10 @@ def real_phone_policy(
     """Makes the agent of an evaluation on real phones. Raises ConfigError if the model cannot be used."""
     if temperature < 0:
         raise ConfigError(f"--temperature is {temperature:g}; it must be 0 (greedy) or more")
-    check_model(agent, model, model_name)
-    if model is None:
+    if (found := resolved_model(agent, model, model_name)) is None:
         return EvalPolicy(scripted_actor(agent, seed, ()), {"agent": agent})
     # Real phones do not run in lockstep, so batches do not wait for all of them.
-    policy = model_policy(recipe, model, model_name, temperature, seed, LATE_WAIT_S)
+    policy = model_policy(recipe, found, model_name, temperature, seed, LATE_WAIT_S)
     # The suite has its own deadlines and limits.
     settings = agent_protocol(recipe, temperature, leave_out={"deadline_s", "max_invalid"})
     return replace(policy, protocol={"agent": POLICY, **policy.protocol, **settings})

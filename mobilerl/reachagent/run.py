@@ -42,7 +42,6 @@ from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import printable, say
 from mobilerl.train import checkpoint
-from mobilerl.train.run_dir import with_checkpoints_agent
 from mobilerl.train.tracking import Tracker
 
 STAGE1 = "stage1"
@@ -201,7 +200,8 @@ def _summary(counts: Counter[str]) -> str:
 
 
 def run(recipe: Recipe, run_dir: Path) -> Path:
-    """Runs or resumes ReachAgent; returns the copy of the last checkpoint in `final/`.
+    """Runs or resumes ReachAgent with a recipe that has its checkpoint's agent; returns the copy of the last
+    checkpoint in `final/`.
 
     On all nodes but the first it only joins the training of stage 1. Raises ConfigError, GraphError or CheckpointError
     for problems that the user can fix.
@@ -215,7 +215,7 @@ def run(recipe: Recipe, run_dir: Path) -> Path:
         follow(recipe.sft)
         return run_dir / "final"
     with held(run_dir):
-        return _run(with_checkpoints_agent(recipe), run_dir)
+        return _run(recipe, run_dir)
 
 
 def _run(recipe: Recipe, run_dir: Path) -> Path:

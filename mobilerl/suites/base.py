@@ -1,24 +1,25 @@
 """The `Suite` protocol. Suites are registered as sections in `mobilerl.config.suite`, each of which names a module with
-`make(recipe) -> Suite` and `is_held_out(task) -> bool`.
+`make(recipe) -> Suite` and `is_held_out(task) -> bool`, and the class of its evaluation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.marks import EVAL_PLUGIN
 from mobilerl.config.named import load_named
-from mobilerl.config.suite import OWN, suite_sections
+from mobilerl.config.suite import OWN, SuiteBase, suite_name, suite_sections
 from mobilerl.envs.base import Devices, MobileEnv, Task
 
-TYPES = {"sim": "phone"}
-"""Maps `Task.suite` to `suite.type` where they differ."""
+if TYPE_CHECKING:
+    from mobilerl.suites.command import EvalCommand
 
 
 class Suite(Protocol):
-    """Tasks to train on and the environments that they run in."""
+    """Tasks to train and to evaluate on, and the environments that they run in."""
 
     extra: str
     """Extra of the mobilerl package that the suite needs; "" for none."""
@@ -38,41 +39,46 @@ class Suite(Protocol):
         """
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """Tasks to evaluate on during training, by the name of their metric; {} if the suite has none."""
+        """Tasks to evaluate on during training, by the name of their metric; {} if the suite has none.
+
+        `mobilerl eval NAME` runs them as well, for a suite without an evaluation of its own.
+        """
 
     def env_factory(self) -> Callable[..., MobileEnv]:
         """Returns a function that makes an environment from device id, transport and, with a server, `url`."""
 
 
-def evaluation_words(recipe: Recipe) -> list[str]:
-    """What follows `mobilerl eval` to evaluate on the recipe's suite; [] for a suite of another package."""
-    section = recipe.suite
-    if section.type not in OWN:
-        return []
-    name = next((name for name, type in TYPES.items() if type == section.type), section.type)
-    servers = [word for server in getattr(section, "servers", ()) for word in ("--server", server)]
-    return [name, *filter(None, [getattr(section, "file", "")]), *servers, *_fleet_words(recipe)]
+EVALUATED_ONLY = {"androidlab": "mobilerl.suites.androidlab.command:AndroidLabCommand"}
+"""Suites that cannot be trained on, by name, with their class of `mobilerl eval NAME`."""
 
 
-def _fleet_words(recipe: Recipe) -> list[str]:
-    """The devices of a run on a file of instructions, which are embedded phones unless its evaluation is told."""
-    if recipe.suite.type != "instructions" or recipe.fleet.type == "embedded":
-        return []
-    if recipe.fleet.type == "adb":
-        return ["--serial", *recipe.fleet.serials[: recipe.phone.count]]
-    return ["--fleet.type", recipe.fleet.type]
+def eval_commands() -> dict[str, EvalCommand]:
+    """What `mobilerl eval NAME` runs, by name: our own suites and those of installed packages."""
+    own = {suite_name(section): eval_command(section) for section in OWN.values()}
+    own |= {name: load_named(command, name)(name) for name, command in EVALUATED_ONLY.items()}
+    return own | {suite_name(section): eval_command(section) for section in suite_sections().values()}
+
+
+def eval_command(section: type[SuiteBase]) -> EvalCommand:
+    """What `mobilerl eval` runs for a suite."""
+    return load_named(section.evaluation, f"{section.__name__}.evaluation")(suite_name(section))
+
+
+def settings_command(name: str) -> str:
+    """The command of `mobilerl eval NAME` in the marks of settings, which do not know suites of installed packages."""
+    own = {*EVALUATED_ONLY, *map(suite_name, OWN.values())}
+    return f"eval {name}" if name in own else EVAL_PLUGIN
 
 
 def make_suite(recipe: Recipe) -> Suite:
     return load_named(recipe.suite.module, f"{type(recipe.suite).__name__}.module").make(recipe)
 
 
-def device_warnings(recipe: Recipe) -> list[str]:
+def device_warnings(suite: Suite) -> list[str]:
     """Devices that do not answer, and what the others lack for the suite's tasks. Raises ConfigError if none can run.
 
     Suites that bring their own apps do not ask.
     """
-    suite = make_suite(recipe)
     return suite.device_warnings() if hasattr(suite, "device_warnings") else []
 
 
@@ -92,5 +98,5 @@ def is_held_out(task: Task) -> bool | None:
 
     Raises ValueError if the task's suite has no such template.
     """
-    section = suite_sections().get(TYPES.get(task.suite, task.suite))
+    section = next((found for found in suite_sections().values() if suite_name(found) == task.suite), None)
     return None if section is None else load_named(section.module, f"{section.__name__}.module").is_held_out(task)

@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mobilerl import __version__
 from mobilerl.config import ConfigError, Recipe
-from mobilerl.config.types import Positive, Section, Weight
 from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.eval.agents import scripted_actor
 from mobilerl.eval.journal import Journal, Key, Past, read_journal
@@ -24,19 +23,18 @@ from mobilerl.eval.policies import (
     SEED,
     EvalPolicy,
     agent_protocol,
-    check_model,
     checkpoint_protocol,
-    find_model,
     is_server,
     model_policy,
+    resolved_model,
 )
-from mobilerl.eval.report import RESULTS, EpisodeResult, build_results, write_results
+from mobilerl.eval.report import RESULTS, EpisodeResult, write_results
 from mobilerl.eval.run import run_tasks
 from mobilerl.judge.scorer import Scorer
 from mobilerl.records import Group
 from mobilerl.records.files import append_trajectory, load_trajectories
 from mobilerl.rollout.episode import episode_settings
-from mobilerl.suites.fleet import FLEETS
+from mobilerl.suites.plan import Plan
 from mobilerl.system.terminal import header, say
 
 if TYPE_CHECKING:
@@ -44,52 +42,6 @@ if TYPE_CHECKING:
 
 EPISODES = "trajectories"
 LOST = "the device failed every time"
-
-
-class Plan(Section):
-    """The episodes to run. Subclasses of each suite define the tasks and devices."""
-
-    suite: ClassVar[str]
-    max_wait_s: ClassVar[float | None] = None
-    """As in `EnginePolicy`; devices that do not run in lockstep must not wait for each other."""
-    trials: Positive = 1
-    """Number of episodes per instance."""
-    temperature: Weight = 0.0
-    """Sampling temperature; 0 is greedy."""
-    templates: tuple[str, ...] = ()
-    """Templates to evaluate on; empty for all."""
-
-    def tasks(self, recipe: Recipe) -> list[Task]:
-        """Tasks to evaluate on. Raises ConfigError if there are none."""
-        raise NotImplementedError
-
-    def protocol(self, recipe: Recipe) -> dict[str, Any]:
-        """Part of the protocol that does not depend on the agent. Raises ValueError if train and test overlap."""
-        raise NotImplementedError
-
-    def part(self, task: Task) -> str:
-        """Part of the suite that a task belongs to."""
-        raise NotImplementedError
-
-    def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
-        """Makes at most `count` devices."""
-        raise NotImplementedError
-
-    def describe_devices(self, recipe: Recipe, count: int) -> str:
-        """At most `count` devices in words."""
-        return FLEETS["embedded"].describe(recipe, count)
-
-    def scorer(self, recipe: Recipe) -> Scorer | None:
-        """Scorer that replaces the tasks' own checks; None for the checks."""
-        return None
-
-    def unrunnable(self, recipe: Recipe, tasks: Sequence[Task]) -> Mapping[str, str]:
-        """Reasons by task id why tasks can run on no device, as far as that shows before the first episode."""
-        return {}
-
-    def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
-        """Content of results.json."""
-        return build_results(self.suite, protocol, episodes)
 
 
 def evaluate(
@@ -111,10 +63,8 @@ def evaluate(
     well, and the results include how far it agrees with the tasks' own checks. Raises ConfigError for settings that
     cannot be used, and ValueError if test tasks are trained on.
     """
-    check_model(agent, model, model_name)
+    model = resolved_model(agent, model, model_name)
     make_policy = partial(model_policy, recipe, temperature=plan.temperature, max_wait_s=plan.max_wait_s)
-    if model is not None and not is_server(model):
-        model = find_model(model)  # only once, since the run may save a newer checkpoint at any time
     policy = make_policy(model, model_name) if is_server(model) else None
     who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
     tasks = plan.tasks(recipe)
@@ -237,8 +187,3 @@ class _Run:
         if not any(episode.is_error for episode in episodes):
             self._past.path.unlink(missing_ok=True)  # results.json says that it is finished
         return results
-
-
-def summary(results: dict[str, Any]) -> dict[str, Any]:
-    """Figures in results.json of a part other than the headline."""
-    return {k: results[k] for k in ("success_rate", "ci95", "trials", "successes", "errors", "instances")}

@@ -23,14 +23,14 @@ class _Package(ModuleType):
         from mobilerl.config import ConfigError
         from mobilerl.envs.blocking import outside
         from mobilerl.train import dry_run, online, tracking
-        from mobilerl.train.start_model import with_start_model
+        from mobilerl.train.run import Run
 
         run_dir = Path(run_dir)
         if not recipe.model and not resume:
             raise ConfigError("the recipe has no model: load_recipe(FILE, ['--model', 'DIR'])")
-        local = with_start_model(recipe, run_dir, resume)
-        outside(lambda: dry_run.check(local, run_dir))
-        outside(lambda: online.train(local, run_dir, resume))
+        run = Run.open(recipe, run_dir, resume)
+        outside(lambda: dry_run.check(run))
+        outside(lambda: online.train(run))
         return list(tracking.read_metrics(run_dir / "metrics.jsonl"))
 
 

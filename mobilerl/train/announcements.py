@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mobilerl.config import Recipe
 from mobilerl.envs.base import Devices, MobileEnv, Task
-from mobilerl.suites.base import evaluation_words
+from mobilerl.suites.base import eval_command
 from mobilerl.suites.fleet import describe_devices
 from mobilerl.system.terminal import header
 
@@ -30,8 +30,7 @@ def announce(
 
 def next_commands(result: Path | None, recipe: Recipe, run_dir: Path) -> str:
     """Where the result of a run is, and the commands that show it."""
-    commands = [["view", run_dir]]
-    if words := evaluation_words(recipe):
-        commands.append(["eval", *words, "--model", run_dir, "--out", run_dir / "eval" / "final"])
+    evaluation = ["eval", *eval_command(type(recipe.suite)).words(recipe), "--model", run_dir]
+    commands = [["view", run_dir], [*evaluation, "--out", run_dir / "eval" / "final"]]
     lines = [shlex.join(["mobilerl", *map(str, command)]) for command in commands]
     return "\n  ".join([f"done: {result}; next:", *lines])

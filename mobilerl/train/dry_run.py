@@ -14,7 +14,7 @@ from mobilerl.config.reading import to_toml
 from mobilerl.engines.registry import engine_kind
 from mobilerl.judge.scorer import own_scorer
 from mobilerl.models.memory import hardware
-from mobilerl.suites.base import device_warnings, make_suite
+from mobilerl.suites.base import device_warnings
 from mobilerl.suites.fleet import check_devices
 from mobilerl.system.terminal import say
 from mobilerl.train.checkpoint import latest
@@ -23,18 +23,20 @@ from mobilerl.train.disk import disk
 from mobilerl.train.estimate import estimate
 from mobilerl.train.mirrors import check_mirrors
 from mobilerl.train.offline import check_offline_trajectories
-from mobilerl.train.run_dir import open_run
+from mobilerl.train.run import Run
+from mobilerl.train.run_dir import check_run_dir
 
 
-def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
+def dry_run(run: Run) -> int:
     """Runs `mobilerl train --dry-run`. Raises ConfigError for anything that would stop the run at startup."""
-    check(recipe, run_dir)
-    recipe = open_run(recipe, run_dir, resume)
+    check(run)
+    recipe, run_dir = run.recipe, run.run_dir
+    check_run_dir(recipe, run_dir, run.resume)
     check_files(Path(recipe.model))
-    for line in device_warnings(recipe):
+    for line in device_warnings(run.suite):
         say(line, stderr=True)
     print_recipe(recipe, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
-    say(estimate(recipe, run_dir, resume), stderr=True)
+    say(estimate(run), stderr=True)
     if hardware_needed := hardware(recipe):
         say(hardware_needed, stderr=True)
     space = disk(recipe, run_dir)
@@ -45,13 +47,14 @@ def dry_run(recipe: Recipe, run_dir: Path, resume: bool) -> int:
 # --- checks ------------------------------------------------------------------------------------------------------
 
 
-def check(recipe: Recipe, run_dir: Path) -> None:
+def check(run: Run) -> None:
     """Checks everything that can be checked before a run directory is claimed. Raises ConfigError or ValueError."""
+    recipe, run_dir = run.recipe, run.run_dir
     check_writable(run_dir)
     check_devices(recipe)
     engine_kind(recipe.engine).check()
     _check_offline(recipe, run_dir)
-    make_suite(recipe).check()
+    run.suite.check()
     check_mirrors(recipe.tracking)
     if recipe.rollout.scorer:
         own_scorer(recipe.rollout.scorer)

@@ -18,10 +18,11 @@ from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.records import Group
 from mobilerl.records.engine import Engine
 from mobilerl.suites.base import make_suite
-from mobilerl.suites.fleet import fleet_type, make_devices
+from mobilerl.suites.fleet import make_devices
 from mobilerl.system.terminal import duration
 from mobilerl.train.learner import learn, step_counter
 from mobilerl.train.progress import TimeLeft
+from mobilerl.train.run import Run
 from mobilerl.train.setup import make_collector, make_resources
 from mobilerl.train.tasks import TaskSampler
 from mobilerl.train.tracking import read_metrics
@@ -44,15 +45,16 @@ class Measured:
     env_steps: float
 
 
-def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
+def estimate(run: Run) -> str:
     """Describes how long the run is likely to take and what the estimate is based on, or why there is none."""
+    recipe = run.recipe
     left = TimeLeft(recipe.train.iterations, recipe.train.max_minutes, recipe.train.max_env_steps)
-    if resume:
-        path = run_dir / "metrics.jsonl"
+    if run.resume:
+        path = run.run_dir / "metrics.jsonl"
         seconds = [left.after(row) for row in read_metrics(path) if row["iteration"]]
         if seconds and seconds[-1] is not None:
             return f"likely time left: {duration(seconds[-1])}, as long as the last iterations in {path} took"
-    if reason := _not_measured(recipe):
+    if reason := _not_measured(run):
         limit = f"at most {recipe.train.max_minutes:g} minutes; " if recipe.train.max_minutes is not None else ""
         return f"{limit}no estimate of the time: {reason}. The lines of the run's iterations have one"
     began = time.monotonic()
@@ -73,12 +75,13 @@ def estimate(recipe: Recipe, run_dir: Path, resume: bool) -> str:
     )
 
 
-def _not_measured(recipe: Recipe) -> str:
+def _not_measured(run: Run) -> str:
     """Why the run cannot be estimated from a few seconds on this machine; empty if it can."""
+    recipe = run.recipe
     size = sum(path.stat().st_size for path in Path(recipe.model).glob("*.safetensors")) / 1e6
     if recipe.engine.name != "local":
         return f"{engine_kind(recipe.engine).name} would have to be started"
-    if not (fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process):
+    if not run.in_process:
         return "the devices would have to be started"
     if recipe.judge.reward or recipe.rollout.scorer:
         return "the judge or scorer would have to be asked"
@@ -107,7 +110,7 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
     tasks = sampler.sample(min(rollout.tasks_per_iteration, max(1, recipe.phone.count // size)), rng)
     groups: list[Group] = []
     began = time.monotonic()
-    async with make_collector(recipe, engine, devices or make_devices(recipe)) as collector:
+    async with make_collector(recipe, engine, devices or make_devices(recipe), in_process=True) as collector:
         for number, task in enumerate(tasks):
             await collector.dispatch(task, f"measured-{number:03d}")
         with suppress(TimeoutError):

@@ -17,13 +17,11 @@ from statistics import fmean
 from typing import TypeVar
 
 from mobilerl.algorithms.base import make_algorithm
-from mobilerl.config import Recipe
 from mobilerl.config.reading import held
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.records import Group
 from mobilerl.records.engine import Engine
-from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import fleet_type
 from mobilerl.system.free_memory import give_back_free_memory
 from mobilerl.train import checkpoint
@@ -35,7 +33,8 @@ from mobilerl.train.metrics import LEARNED, IterationWatch
 from mobilerl.train.nothing_to_learn import NothingToLearn
 from mobilerl.train.offline import load_offline_trajectories
 from mobilerl.train.progress import ProgressView, describe_status
-from mobilerl.train.run_dir import open_run
+from mobilerl.train.run import Run
+from mobilerl.train.run_dir import check_run_dir
 from mobilerl.train.run_log import RunLog
 from mobilerl.train.setup import make_resources
 from mobilerl.train.source import Collectors, GroupSource, make_group_source, take_some
@@ -48,24 +47,25 @@ NOTHING = "stopped in the first iteration; nothing is saved"
 REMOVED = "the curriculum removed every task (see algorithm.curriculum.revisit_every)"
 
 
-def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
+def train(run: Run) -> None:
     """Starts or resumes a training run. Raises ConfigError or CheckpointError for problems that the user can fix."""
-    with held(run_dir):
-        recipe = open_run(recipe, run_dir, resume)
-        _train(recipe, run_dir, resume)
+    with held(run.run_dir):
+        check_run_dir(run.recipe, run.run_dir, run.resume)
+        _train(run)
 
 
-def _train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
+def _train(run: Run) -> None:
+    recipe = run.recipe
     if recipe.judge.reward:
         from mobilerl.judge.judge import check_judge
 
         check_judge(recipe.judge)
-    tasks, devices = make_suite(recipe).open(run_dir)
+    tasks, devices = run.suite.open(run.run_dir)
     with ExitStack() as unplayed:
         if devices is not None and not isinstance(devices, Sequence):
             unplayed.callback(_close, devices)  # some of them may be running already
-        announce(recipe, run_dir, tasks, devices)
-        trainer = OnlineTrainer(recipe, run_dir, resume, tasks, devices)
+        announce(recipe, run.run_dir, tasks, devices)
+        trainer = OnlineTrainer(run, tasks, devices)
         asyncio.run(trainer.run(take_over=unplayed.pop_all))
 
 
@@ -76,16 +76,10 @@ def _close(devices: Devices) -> None:
 class OnlineTrainer:
     """One training run. Its state, which checkpoints hold, is in `state`."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        run_dir: Path,
-        resume: bool,
-        tasks: Sequence[Task],
-        devices: Devices | Sequence[MobileEnv] | None,
-    ) -> None:
-        self.recipe, self.run_dir, self.devices = recipe, run_dir, devices
-        self.cost = CostTracker(run_dir, engine_kind(recipe.engine).gpus(recipe), recipe.judge.reward, resume)
+    def __init__(self, opened: Run, tasks: Sequence[Task], devices: Devices | Sequence[MobileEnv] | None) -> None:
+        self._opened, self.devices = opened, devices
+        self.recipe, self.run_dir = recipe, run_dir = opened.recipe, opened.run_dir
+        self.cost = CostTracker(run_dir, engine_kind(recipe.engine).gpus(recipe), recipe.judge.reward, opened.resume)
         self.sampler = TaskSampler(tasks, recipe.algorithm.curriculum)
         self.rng = random.Random(recipe.train.seed)
         self.engine: Engine = make_trainer_engine(recipe)
@@ -94,12 +88,12 @@ class OnlineTrainer:
         self.steps = step_counter(self.algorithm, recipe.train.max_skipped_steps)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
-        self._held_out = make_suite(recipe).held_out(recipe.eval.instances) if recipe.eval.every else {}
+        self._held_out = opened.suite.held_out(recipe.eval.instances) if recipe.eval.every else {}
         self._asked = 0
         """Number of groups asked for in this iteration."""
         self._thread = ThreadPoolExecutor(1, "learning")
         checkpoint.clean(run_dir)
-        if resume:
+        if opened.resume:
             self.state.restore(run_dir)
             saved = self.state.saved_iteration
             self.log.truncate_after(-1 if saved is None else saved)
@@ -117,9 +111,7 @@ class OnlineTrainer:
                 self.sampler.check()
                 view.say(f"{self.run_dir} is finished: {self._why_done()}\n{self._what_next()}")
                 return
-            collector, source = make_group_source(
-                self.recipe, self.run_dir, self.engine, self.sampler, self.rng, self.devices
-            )
+            collector, source = make_group_source(self._opened, self.engine, self.sampler, self.rng, self.devices)
             collector.tell(lambda event: view.say(str(event)))
             nothing = NothingToLearn(view.say)
             watch = IterationWatch(collector, ahead=self.recipe.rollout.max_staleness > 0)

@@ -13,9 +13,9 @@ from mobilerl.models.checkpoint_folder import check_checkpoint, latest, read_age
 from mobilerl.policy.formats.choice import published_name, with_format
 
 
-def open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
-    """Checks that a new run may use the directory, or that a resumed one has the same recipe apart from settings that
-    may differ, and returns the recipe with its checkpoint's agent. Writes nothing: `RunLog` saves the recipe.
+def check_run_dir(recipe: Recipe, run_dir: Path, resume: bool) -> None:
+    """Raises ConfigError unless a new run may use the directory, or a resumed one has the same recipe apart from
+    settings that may differ. Writes nothing: `RunLog` saves the recipe.
     """
     exists = (run_dir / CONFIG_FILE).is_file()
     if resume and not exists:
@@ -24,32 +24,24 @@ def open_run(recipe: Recipe, run_dir: Path, resume: bool) -> Recipe:
         raise ConfigError(f"{run_dir} already holds a run; continue it with --resume, or choose another --run-dir")
     if not exists:
         check_checkpoint(recipe.model)
-    recipe = with_checkpoints_agent(recipe)
     check_claim(recipe, run_dir, "train", latest(run_dir) is not None)
-    return recipe
 
 
-def with_checkpoints_agent(recipe: Recipe) -> Recipe:
+def with_checkpoints_agent(recipe: Recipe, flags: Sequence[str] = ()) -> Recipe:
     """The recipe with the agent settings of its checkpoint, since a policy must see and act as in its training.
 
     A published model has no such settings and uses its own action format unless the recipe sets another. The recipe's
-    episode deadline is kept, because it depends on the devices and not on the policy.
+    episode deadline is kept, because it depends on the devices and not on the policy. Raises ConfigError for one of the
+    command line's `flags` that is overridden; the recipe file only gives defaults for models without settings.
     """
     if not recipe.model:
         return recipe
     agent = read_agent(recipe.model) or with_format(recipe.agent, published_name(recipe.model))
-    return recipe.model_copy(update={"agent": agent.model_copy(update={"deadline_s": recipe.agent.deadline_s})})
-
-
-def check_agent_flags(recipe: Recipe, flags: Sequence[str]) -> None:
-    """Raises ConfigError for a command-line flag that the checkpoint's agent settings would override.
-
-    The recipe file is not checked: it only gives defaults for models without agent settings of their own.
-    """
-    used = with_checkpoints_agent(recipe).agent
+    agent = agent.model_copy(update={"deadline_s": recipe.agent.deadline_s})
     for name in read_flags(flags).get("agent", {}):
-        wanted, kept = getattr(recipe.agent, name), getattr(used, name)
+        wanted, kept = getattr(recipe.agent, name), getattr(agent, name)
         if wanted != kept:
             raise ConfigError(
                 f"--agent.{name} {wanted}: {recipe.model} was trained with {kept}; omit the flag, or set it for SFT"
             )
+    return recipe.model_copy(update={"agent": agent})

@@ -17,23 +17,20 @@ from mobilerl.policy.context import make_context
 from mobilerl.records.engine import Engine, Sampling, StreamingEngine
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import episode_settings
-from mobilerl.suites.base import make_suite
-from mobilerl.suites.fleet import fleet_type
 
 if TYPE_CHECKING:
     from mobilerl.algorithms.base import Resources
 
 
 def make_collector(
-    recipe: Recipe, engine: Engine, devices: Devices | Sequence[MobileEnv], processes: int = 1
+    recipe: Recipe, engine: Engine, devices: Devices | Sequence[MobileEnv], in_process: bool, processes: int = 1
 ) -> Collector:
     """Makes a collector on `devices` with `engine` as the policy; `processes` such collectors share the judge.
 
-    On embedded phones without staleness, a batch waits for all running episodes rather than for a time limit, so that
-    runs are repeatable. Other devices are not repeatable anyway, and a slow one must not hold up the others. An engine
-    that streams gets each request immediately.
+    If episodes need nothing outside this process (`in_process`), a batch without staleness waits for all running
+    episodes rather than for a time limit, so that runs are repeatable. Other devices are not repeatable anyway, and a
+    slow one must not hold up the others. An engine that streams gets each request immediately.
     """
-    in_process = fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process
     repeatable = recipe.rollout.max_staleness == 0 and in_process
     policy: StreamPolicy | EnginePolicy
     if isinstance(engine, StreamingEngine):

@@ -8,15 +8,14 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from mobilerl.config import Recipe
 from mobilerl.envs.base import Devices, InfraError, MobileEnv
 from mobilerl.records import Group
 from mobilerl.records.engine import Engine
 from mobilerl.rollout.collector import Collector
 from mobilerl.suites.fleet import make_devices
+from mobilerl.train.run import Run
 from mobilerl.train.setup import make_collector
 from mobilerl.train.tasks import TaskSampler
 from mobilerl.train.worker_process import WorkerResult
@@ -155,20 +154,15 @@ class PipelinedSource:
 
 
 def make_group_source(
-    recipe: Recipe,
-    run_dir: Path,
-    engine: Engine,
-    sampler: TaskSampler,
-    rng: random.Random,
-    devices: Devices | Sequence[MobileEnv] | None,
+    run: Run, engine: Engine, sampler: TaskSampler, rng: random.Random, devices: Devices | Sequence[MobileEnv] | None
 ) -> tuple[Collectors, GroupSource]:
     """Makes the collector or rollout workers and a group source on top. `devices` are the suite's own, if any."""
-    staleness = recipe.rollout.max_staleness
+    recipe, run_dir, staleness = run.recipe, run.run_dir, run.recipe.rollout.max_staleness
     if recipe.plays_in_workers:
         # The settings have workers with no other engine.
         workers = RolloutWorkers(recipe, cast("LocalEngine", engine), run_dir)
         return workers, (PipelinedSource if staleness else SynchronousSource)(workers, sampler, rng)
-    collector = make_collector(recipe, engine, devices or make_devices(recipe, run_dir))
+    collector = make_collector(recipe, engine, devices or make_devices(recipe, run_dir), run.in_process)
     if staleness == 0:
         return collector, SynchronousSource(collector, sampler, rng)
     return collector, AsyncSource(collector, sampler, rng, staleness, lambda: engine.version)

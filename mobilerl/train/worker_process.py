@@ -100,7 +100,8 @@ class _WorkerState:
 
     def __init__(self, recipe: Recipe, part: Part, run_dir: Path | None, notes: Connection) -> None:
         from mobilerl.engines.registry import make_engine
-        from mobilerl.suites.fleet import make_devices
+        from mobilerl.suites.base import make_suite
+        from mobilerl.suites.fleet import fleet_type, make_devices
         from mobilerl.train.setup import make_collector
 
         self._index = part.index
@@ -108,7 +109,8 @@ class _WorkerState:
         # A checkpoint of the run, in place of a start model that is gone, may have been deleted since.
         newest = latest(run_dir) if run_dir and not Path(recipe.model).is_dir() else None
         self.engine = make_engine(newest or recipe.model, settings, recipe.rollout.temperature)
-        self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), part.of)
+        in_process = fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process
+        self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), in_process, part.of)
         self.collector.tell(notes.send)
         self._notes, self._started = notes, False
 

@@ -1,12 +1,31 @@
-"""Example of a custom suite, tasks and a device; see CONTRIBUTING.md. The device is a counter with two buttons."""
+"""Example of a suite in one file: its settings, tasks and devices, which are counters with two buttons. A package with
+the entry point `counters = "PACKAGE.counters:CountersSection"` of the group `mobilerl.suites` can be trained and
+evaluated on it, as `--suite.type counters` and `mobilerl eval counters`.
+"""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
 
 from PIL import Image, ImageDraw
 
-from mobilerl.envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Tap, Task
+from mobilerl.config import Recipe, SuiteBase
+from mobilerl.config.types import Positive
+from mobilerl.envs.base import (
+    Action,
+    Finish,
+    Health,
+    InfraError,
+    Invalid,
+    MobileEnv,
+    Observation,
+    StepResult,
+    Tap,
+    Task,
+)
 
 SUITE = "counters"
 WIDTH, HEIGHT = 180, 360
@@ -15,9 +34,50 @@ HELD_OUT = range(100, 200)
 """Seeds of test tasks; training uses those below."""
 
 
-def make_task(seed: int) -> Task:
+class CountersSection(SuiteBase):
+    """Counting with two buttons."""
+
+    module = __name__
+    type: Literal["counters"] = "counters"
+    """Suite of tasks."""
+    most: Positive = 5
+    """Highest number to count to."""
+
+
+class CounterSuite:
+    """A `Suite`, which brings devices of its own."""
+
+    extra, has_server, in_process = "", False, True
+
+    def __init__(self, recipe: Recipe) -> None:
+        assert isinstance(recipe.suite, CountersSection)
+        self._most, self._tasks, self._count = recipe.suite.most, recipe.tasks, recipe.phone.count
+
+    def check(self) -> None: ...
+
+    def open(self, run_dir: Path | None = None) -> tuple[list[Task], Sequence[MobileEnv]]:
+        return self._made(range(self._tasks.per_template)), [CounterEnv(f"counter-{i}") for i in range(self._count)]
+
+    def held_out(self, per_template: int) -> dict[str, list[Task]]:
+        return {"success_rate": self._made(HELD_OUT[:per_template])}
+
+    def env_factory(self) -> Callable[..., MobileEnv]:
+        return lambda device_id, transport: CounterEnv(device_id)
+
+    def _made(self, seeds: Sequence[int]) -> list[Task]:
+        return [make_task(seed, self._most) for seed in seeds]
+
+
+make = CounterSuite
+
+
+def is_held_out(task: Task) -> bool:
+    return task.seed in HELD_OUT
+
+
+def make_task(seed: int, most: int = 5) -> Task:
     """Deterministic: equal seeds give equal tasks. `params` holds what `score` needs, as plain JSON values."""
-    target = 1 + seed % 5
+    target = 1 + seed % most
     return Task(f"{SUITE}/CountTo/{seed}", "CountTo", f"Count to {target}", {"target": target}, seed, 12, SUITE)
 
 

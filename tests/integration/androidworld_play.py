@@ -10,7 +10,7 @@ import pytest
 from androidworld_expert import ExpertActor
 from androidworld_server import StandIn, in_process
 
-from mobilerl.cli import evaluate_androidworld
+from mobilerl.cli import evaluate as eval_command
 from mobilerl.envs.androidworld import access, startup
 from mobilerl.envs.androidworld.startup import Address
 from mobilerl.envs.live_device import Settle
@@ -65,8 +65,8 @@ def servers_at(*stand_ins: StandIn) -> RunningServers:
 
 def command(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    evaluate_androidworld.add(parser.add_subparsers(dest="suite"), argparse.ArgumentParser(add_help=False))
-    args, rest = parser.parse_known_args(["androidworld", *words])
+    eval_command.add(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
+    args, rest = parser.parse_known_args(["eval", "androidworld", *words])
     return args.run(args, rest)
 
 

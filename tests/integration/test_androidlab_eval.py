@@ -10,7 +10,7 @@ import pytest
 from androidlab_checkout import add_task, make_checkout
 from http_stand_in import ChatServer, text_of
 
-from mobilerl.cli import evaluate_androidlab
+from mobilerl.cli import evaluate
 from mobilerl.envs.androidlab import phone as phone_module
 from mobilerl.envs.androidlab.adb import LabTransport
 from mobilerl.envs.androidlab.phone import LabPhone
@@ -27,9 +27,8 @@ JUDGE, AGENT = "judge-1", "agent-1"
 def run(*words):
     """The command as `mobilerl eval` runs it; errors are raised."""
     parser = argparse.ArgumentParser()
-    suites = parser.add_subparsers(dest="suite")
-    evaluate_androidlab.add(suites, argparse.ArgumentParser(add_help=False))
-    args, settings = parser.parse_known_args(["androidlab", *map(str, words)])
+    evaluate.add(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
+    args, settings = parser.parse_known_args(["eval", "androidlab", *map(str, words)])
     return args.run(args, settings)
 
 
@@ -39,7 +38,7 @@ class Endpoint(ChatServer):
     def __init__(self):
         self.said: dict[str, list[dict]] = {JUDGE: [], AGENT: []}
         self.verdict, self.play = None, play
-        super().__init__(self.response, tuple(self.said))
+        super().__init__(self.respond, tuple(self.said))
 
     def respond(self, asked):
         """A first question that is about no task is not counted."""

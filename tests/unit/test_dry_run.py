@@ -11,8 +11,10 @@ import pytest
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.models import tiny
+from mobilerl.suites.base import make_suite
 from mobilerl.train.dry_run import check_devices
 from mobilerl.train.estimate import estimate
+from mobilerl.train.run import Run
 
 SMALL = ["--phone.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
 SMALL += ["--agent.max_new_tokens", "4"]
@@ -45,9 +47,10 @@ def test_the_time_of_a_run_comes_from_what_there_is_to_go_by(checkpoint, tmp_pat
     recipe = load_recipe(None, ["--model", str(checkpoint), *SMALL, "--train.iterations", "9"])
     rows = [{"iteration": n, "time_s": 60.0 * n} for n in range(1, 4)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert estimate(recipe, tmp_path, resume=True).startswith("likely time left: 6 min, as long as the last iterations")
+    run = Run(recipe, tmp_path, True, make_suite(recipe))
+    assert estimate(run).startswith("likely time left: 6 min, as long as the last iterations")
     docker = load_recipe(None, ["--model", str(checkpoint), "--fleet.type", "docker", "--train.max_minutes", "30"])
-    said = estimate(docker, tmp_path, resume=False)
+    said = estimate(Run(docker, tmp_path, False, make_suite(docker)))
     assert said.startswith("at most 30 minutes; no estimate of the time: the devices would have to be started")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mobilerl.cli.evaluate_common import evaluation_recipe
+from mobilerl.cli.evaluation_recipe import evaluation_recipe
 from mobilerl.config import AgentSection
 from mobilerl.models.checkpoint_folder import save_agent
 

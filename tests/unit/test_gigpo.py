@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from made_algorithms import make
 from made_groups import make_group, make_trajectory
 
+from mobilerl.algorithms import gigpo
 from mobilerl.algorithms.advantages import group_relative
 from mobilerl.algorithms.gigpo import state_key, step_advantages
 from mobilerl.config.algorithms import GiGPOSection
@@ -104,3 +105,12 @@ def test_a_group_of_successes_is_informative_where_some_took_longer():
     assert algorithm.informative(Group(quick.task, (quick, slow))) == [True, True]
     assert algorithm.informative(Group(quick.task, (quick, quick))) == [False, False]
     assert make(GiGPOSection(step_weight=0.0)).informative(Group(quick.task, (quick, slow))) == [False, False]
+
+
+def test_a_screen_is_hashed_once_however_often_its_group_is_looked_at(monkeypatch):
+    hashed, algorithm, group = [], make(GiGPOSection()), make_group("g", (1, 0), (3, 2))
+    monkeypatch.setattr(gigpo, "state_key", lambda seen: hashed.append(seen) or "same")
+    for _ in range(2):
+        assert algorithm.informative(group) == algorithm.informative(group) == [True, True]
+        algorithm.add([group], 1)
+    assert len(hashed) == 2 * 5, "once in an iteration"

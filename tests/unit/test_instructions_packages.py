@@ -7,13 +7,13 @@ import json
 import pytest
 
 from mobilerl.cli import main
-from mobilerl.config import ConfigError, load_recipe
+from mobilerl.config import ConfigError, InstructionsSuiteSection, load_recipe
 from mobilerl.envs.base import InfraError, ShellResult
 from mobilerl.envs.instructions.packages import named
 from mobilerl.envs.instructions.tasks import Instruction, make_task
 from mobilerl.models import tiny
 from mobilerl.suites import fleet
-from mobilerl.suites.base import device_warnings, evaluation_words, make_suite
+from mobilerl.suites.base import device_warnings, eval_command, make_suite
 
 SETTINGS = "com.android.settings"
 FILE = f"""
@@ -91,8 +91,8 @@ def test_tasks_that_cannot_run_are_named_before_the_first_episode_and_left_out(s
 
 def test_a_device_that_lacks_an_app_is_named_and_the_task_stays(suite):
     have = (SETTINGS, "com.android.setings", "com.example.notes", "com.example.todo", "com.android.deskclok")
-    own, recipe = suite(Asked("one", *have), Asked("two", *have[1:]), Asked("three", *have[:1]))
-    warnings = device_warnings(recipe)
+    own, _ = suite(Asked("one", *have), Asked("two", *have[1:]), Asked("three", *have[:1]))
+    warnings = device_warnings(own)
     assert (
         "instructions/typing-error: `app`: com.android.setings is not installed on three; did you mean" in warnings[1]
     )
@@ -100,21 +100,22 @@ def test_a_device_that_lacks_an_app_is_named_and_the_task_stays(suite):
 
 
 def test_devices_that_do_not_answer_leave_no_task_out(suite):
-    own, recipe = suite(Asked("one", SETTINGS), Asked("two", None))
-    silent, _, lacking, *_ = device_warnings(recipe)
+    own, _ = suite(Asked("one", SETTINGS), Asked("two", None))
+    silent, _, lacking, *_ = device_warnings(own)
     assert silent.startswith("device two: not attached: `adb devices`") and "is not installed on one" in lacking
     assert len(own.open()[0]) == 3
-    own, recipe = suite(Asked("one", None))
-    assert [line.split(":")[0] for line in device_warnings(recipe)] == ["device one"] and len(own.open()[0]) == 3
+    own, _ = suite(Asked("one", None))
+    assert [line.split(":")[0] for line in device_warnings(own)] == ["device one"] and len(own.open()[0]) == 3
 
 
 def test_the_next_command_evaluates_on_the_devices_of_the_run(suite, tmp_path):
+    words = eval_command(InstructionsSuiteSection).words
     _, recipe = suite(Asked("one"), Asked("two"))
     file = str(tmp_path / "mine.toml")
-    assert evaluation_words(recipe) == ["instructions", file, "--serial", "one"], "phone.count is 1"
-    assert evaluation_words(suite()[1]) == ["instructions", file]
+    assert words(recipe) == ["instructions", file, "--serial", "one"], "phone.count is 1"
+    assert words(suite()[1]) == ["instructions", file]
     docker = load_recipe(None, ["--suite.type", "instructions", "--suite.file", file, "--fleet.type", "docker"])
-    assert evaluation_words(docker) == ["instructions", file, "--fleet.type", "docker"]
+    assert words(docker) == ["instructions", file, "--fleet.type", "docker"]
 
 
 def test_a_file_of_which_nothing_can_run_is_refused(suite, tmp_path):

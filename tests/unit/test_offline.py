@@ -11,12 +11,15 @@ from mobilerl.envs.base import Task
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.records import Status
 from mobilerl.records.files import save_trajectories
+from mobilerl.suites.base import make_suite
 from mobilerl.train.dry_run import check
 from mobilerl.train.offline import check_offline_trajectories, load_offline_trajectories
+from mobilerl.train.run import Run
 
 
-def recipe_from(run_dir):
-    return load_recipe(None, ["--algorithm.type", "filtered_bc", "--algorithm.offline.trajectories", str(run_dir)])
+def check_with(stored, run_dir):
+    recipe = load_recipe(None, ["--algorithm.type", "filtered_bc", "--algorithm.offline.trajectories", str(stored)])
+    check(Run(recipe, run_dir, False, make_suite(recipe)))
 
 
 def test_they_come_in_order_without_infrastructure_errors(tmp_path):
@@ -31,11 +34,11 @@ def test_they_come_in_order_without_infrastructure_errors(tmp_path):
 def test_a_wrong_path_is_an_error_before_anything_starts(tmp_path):
     wrong, run_dir = tmp_path / "elsewhere", tmp_path / "run"
     with pytest.raises(ConfigError, match=f"offline.trajectories.*{wrong}"):
-        check(recipe_from(wrong), run_dir)
+        check_with(wrong, run_dir)
     checkpoint = run_dir / "checkpoints" / "iter-000001"
     checkpoint.mkdir(parents=True)
     (checkpoint / "state.json").touch()
-    check(recipe_from(wrong), run_dir)  # the run has learned from them, and they may be gone
+    check_with(wrong, run_dir)  # the run has learned from them, and they may be gone
 
 
 @pytest.mark.parametrize(

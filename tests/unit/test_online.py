@@ -25,7 +25,8 @@ from mobilerl.suites.phone.training import make_phones, training_tasks
 from mobilerl.train import online, source
 from mobilerl.train.checkpoint import latest
 from mobilerl.train.interrupt import Stopped
-from mobilerl.train.online import OnlineTrainer, train
+from mobilerl.train.online import OnlineTrainer
+from mobilerl.train.run import Run
 from mobilerl.train.skipping import NotFinite
 from mobilerl.train.tracking import read_metrics
 
@@ -66,6 +67,10 @@ GROUPED = {"algorithm.group_size": 2, "algorithm.dynamic_sampling": "false"}
 def small(model: Path, **settings: object) -> Recipe:
     grouped = {} if "algorithm__type" in settings else GROUPED
     return recipe_with(model=model, **SMALL, **grouped, **settings)
+
+
+def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
+    online.train(Run.open(recipe, run_dir, resume))
 
 
 def test_a_run_in_which_every_task_is_removed_continues_with_probes(model, tmp_path):
@@ -189,8 +194,8 @@ class OpenedPhones(FixedDevices):
 
 
 def use_suite(monkeypatch, tasks, devices) -> None:
-    suite = SimpleNamespace(open=lambda run_dir: (tasks, devices))
-    monkeypatch.setattr(online, "make_suite", lambda recipe: suite)
+    suite = SimpleNamespace(open=lambda run_dir: (tasks, devices), in_process=True)
+    monkeypatch.setattr("mobilerl.train.run.make_suite", lambda recipe: suite)
 
 
 @pytest.mark.parametrize("part", ["make_algorithm", "make_group_source", "StopGuard", "offline", "start", None])

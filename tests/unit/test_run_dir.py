@@ -14,7 +14,7 @@ from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.config.reading import held, read_saved
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.hub import find_model, with_local_model
-from mobilerl.train.run_dir import check_agent_flags, open_run
+from mobilerl.train.run_dir import check_run_dir, with_checkpoints_agent
 from mobilerl.train.run_log import RunLog
 from mobilerl.train.start_model import as_started, with_start_model
 
@@ -27,6 +27,12 @@ def model(tmp_path: Path) -> Path:
         (folder / name).write_text("{}")
     save_agent(AgentSection(history_thoughts=True, max_new_tokens=7, deadline_s=11.0), folder)
     return folder
+
+
+def open_run(recipe: Recipe, run: Path, resume: bool) -> Recipe:
+    recipe = with_checkpoints_agent(recipe)
+    check_run_dir(recipe, run, resume)
+    return recipe
 
 
 def test_the_checkpoints_agent_is_used_with_the_recipes_deadline(tmp_path, model):
@@ -49,7 +55,7 @@ def test_the_checkpoints_agent_is_used_with_the_recipes_deadline(tmp_path, model
 
 def test_a_flag_that_the_checkpoint_would_override_is_refused(model):
     def check(*flags: str) -> None:
-        check_agent_flags(load_recipe(None, ["--model", str(model), *flags]), flags)
+        with_checkpoints_agent(load_recipe(None, ["--model", str(model), *flags]), flags)
 
     check("--agent.max_new_tokens", "7", "--agent.deadline_s=60", "--train.iterations", "2")
     with pytest.raises(ConfigError, match=r"--agent.max_new_tokens 8: .*trained with 7"):

@@ -213,7 +213,7 @@ class _Run:
             steps=len(trajectory.steps),
             wall_s=round(trajectory.wall_s, 3),
             device=trajectory.device_id,
-            responses=[step.completion.text for step in trajectory.steps],
+            replies=[step.completion.text for step in trajectory.steps],
             invalid=counted(trajectory.steps),
             **self._grades[trajectory.task.id],
         )

@@ -23,7 +23,7 @@ class Record:
     steps: int
     wall_s: float
     device: str
-    responses: list[str]
+    replies: list[str]
     """The model's output in each step."""
     fault: str = ""
     complete: bool = False

@@ -9,10 +9,10 @@ from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
 from mobilerl.envs.base import Task
 from mobilerl.envs.phone.generated import tasks
 from mobilerl.envs.phone.generated.tasks import HeldOut
-from mobilerl.eval.report import EpisodeResult, build_results
-from mobilerl.suites.evaluation import summary
+from mobilerl.eval.report import EpisodeResult
 from mobilerl.suites.generated.training import DEMONSTRATION_SEEDS
 from mobilerl.suites.phone.evaluation import PhonePlan
+from mobilerl.suites.plan import results_by_part
 
 HEADLINE = "instances"
 """The part whose figures are the headline of results.json; the others are in `parts`."""
@@ -23,7 +23,7 @@ CHECKED = 2
 class GeneratedPlan(PhonePlan):
     """Tasks in apps generated from a seed."""
 
-    suite = "generated"
+    suite: str = "generated"
     split: Literal["train", "dev", "test"] = "test"
     """`dev` to choose settings, `test` for results, `train` for the training tasks."""
     parts: tuple[HeldOut, ...] = tasks.HELD_OUT
@@ -54,11 +54,7 @@ class GeneratedPlan(PhonePlan):
         return task.id.split("/")[2] if self.split != "train" else "train"
 
     def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
-        parts = {name: [e for e in episodes if e.split == name] for name in dict.fromkeys(e.split for e in episodes)}
-        headline = HEADLINE if HEADLINE in parts else next(iter(parts))
-        results = build_results(self.suite, protocol, parts[headline])
-        others = {name: build_results(self.suite, protocol, found) for name, found in parts.items() if name != headline}
-        return results | {"part": headline, "parts": {name: summary(found) for name, found in others.items()}}
+        return results_by_part(self.suite, protocol, episodes, HEADLINE)
 
 
 def _apps(recipe: Recipe) -> int:

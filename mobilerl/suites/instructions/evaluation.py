@@ -12,16 +12,16 @@ from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.envs.instructions.tasks import SUITE
 from mobilerl.inference.engine_policy import LATE_WAIT_S
 from mobilerl.judge.scorer import Scorer, make_scorer
-from mobilerl.suites.evaluation import Plan
 from mobilerl.suites.fleet import check_devices, fleet_type, make_devices
 from mobilerl.suites.instructions.training import InstructionsSuite
+from mobilerl.suites.plan import Plan
 from mobilerl.system.terminal import say
 
 
 class InstructionsPlan(Plan):
     """Tasks of the recipe's `suite.file`, with the reward of training: checks, a judge, or a scorer."""
 
-    suite = SUITE
+    suite: str = SUITE
     max_wait_s = LATE_WAIT_S
     split: Literal["train", "test", "all"] = "all"
 

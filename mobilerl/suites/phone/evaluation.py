@@ -14,13 +14,10 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.types import Positive
 from mobilerl.envs.base import MobileEnv, Task
 from mobilerl.envs.phone.tasks import suite
-from mobilerl.eval.agents import SCRIPTED
-from mobilerl.eval.policies import POLICY
 from mobilerl.eval.report import UNSEEN, EpisodeResult, build_results
-from mobilerl.suites.evaluation import Plan, summary
 from mobilerl.suites.phone.training import make_phones
+from mobilerl.suites.plan import Plan, summary
 
-AGENTS = (POLICY, *SCRIPTED)
 STEP_BUDGET = "2 x steps of the expert + 2"
 
 
@@ -54,7 +51,7 @@ class PhonePlan(Plan):
 class SimPlan(PhonePlan):
     """Tasks of the embedded phone's own apps."""
 
-    suite = "sim"
+    suite: str = "sim"
     split: Literal["train", "test", "all"] = "test"
     """`train` for training instances, `test` for held-out instances of every template, `all` for both."""
 

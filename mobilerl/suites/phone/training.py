@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 from mobilerl.config import ConfigError, PhoneSection, Recipe, TasksSection
@@ -23,10 +24,14 @@ class PhoneSuite:
         self._tasks, self._phone = recipe.tasks, recipe.phone
 
     def check(self) -> None:
-        training_tasks(self._tasks)
+        _ = self._training
 
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
-        return training_tasks(self._tasks), None
+        return self._training, None
+
+    @cached_property
+    def _training(self) -> list[Task]:
+        return training_tasks(self._tasks)
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
         """Tasks to evaluate on during training: held-out instances of the training templates."""

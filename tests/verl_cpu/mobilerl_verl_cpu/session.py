@@ -63,7 +63,7 @@ def gap(a: Iterable[Sequence[float]], b: Iterable[Sequence[float]]) -> float:
 async def played(verl: VerlEngine, recipe: Recipe) -> dict[str, Any]:
     """A group as a run collects it, and one that is given up while its responses are being drawn."""
     task = suite.train_tasks(1)[0]
-    collector = make_collector(recipe, verl, make_phones(recipe.phone, 3))
+    collector = make_collector(recipe, verl, make_phones(recipe.phone, 3), in_process=True)
     async with collector:
         groups = await collector.collect([task], "whole", 3)
         await collector.dispatch(task, "given-up", 3)

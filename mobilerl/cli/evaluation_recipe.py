@@ -1,85 +1,15 @@
-"""Command-line options and recipes that the evaluations of all suites share."""
+"""The recipe of an evaluation, whose agent settings come from the checkpoint, the recipe file or the command line."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from mobilerl.cli.options import add_config
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.config.flags import parse_flags
+from mobilerl.suites.base import settings_command
 from mobilerl.system.terminal import say
-from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
-
-
-def add_suite(
-    suites: argparse._SubParsersAction,
-    common: argparse.ArgumentParser,
-    name: str,
-    agents: Sequence[str],
-    example: str,
-    **texts: Any,
-) -> argparse.ArgumentParser:
-    """Adds a parser with the options of every suite. `example` is a setting to mention in the help."""
-    parser = suites.add_parser(
-        name,
-        parents=[common],
-        allow_abbrev=False,
-        epilog=f"settings of the recipe can be given as well: {example}",
-        **texts,
-    )
-    option = parser.add_argument
-    option("--agent", choices=agents, default="policy")
-    option(
-        "--model",
-        metavar="DIR|ORG/NAME|URL",
-        help="checkpoint folder, run directory (its newest), a model on the Hugging Face Hub, or http://HOST:PORT/v1",
-    )
-    option("--model-name", metavar="NAME", help="what a model server calls the model")
-    option("--out", type=Path, metavar="DIR", help="where results.json and the episodes go")
-    add_config(parser)
-    option("--list", action="store_true", help="list the tasks and stop")
-    parser.set_defaults(takes_settings=True)
-    return parser
-
-
-def command_of(args: argparse.Namespace) -> str:
-    """Name of the command for `load_recipe`, such as `eval sim`."""
-    return f"eval {args.suite}"
-
-
-@contextmanager
-def resumable(args: argparse.Namespace) -> Iterator[None]:
-    """On Ctrl-C or SIGTERM, raises Stopped with the number of finished episodes and the command to resume."""
-    from mobilerl.eval.journal import read_journal
-
-    try:
-        with interrupts_as_stopped():
-            yield
-    except Stopped as stop:
-        past = read_journal(args.out)
-        message = "stopped; no episode has ended yet"
-        if past.episodes:
-            message = f"stopped; {len(past.episodes)} of {past.total} episodes are done and kept in {past.path}"
-        command = resume_command(args.command_line, resume=False)
-        raise Stopped(stop.number, f"{message}; the same command goes on:\n  {command}") from None
-
-
-def finish(results: Mapping[str, Any], lines: Sequence[str], out: Path) -> None:
-    """Prints results, followed by the suite's own `lines`."""
-    from mobilerl.eval.policies import REFUSED
-    from mobilerl.eval.report import RESULTS, print_results
-
-    print_results(results)
-    for line in lines:
-        say(line)
-    if refused := results.get(REFUSED):
-        say(f"the model server refused {refused['count']} prompts, the first with: {refused['first']}")
-    say(f"written to {out / RESULTS}")
 
 
 def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], defaults: Sequence[str]) -> Recipe:
@@ -96,7 +26,7 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
 
     if args.out is None:
         raise ConfigError("--out DIR is missing: it says where results.json and the episodes go")
-    load = partial(load_recipe, args.config, command=command_of(args))
+    load = partial(load_recipe, args.config, command=settings_command(args.suite))
     flags, _ = parse_flags(settings)  # `load_recipe` below reports mistakes, together with those of the file
     given = sorted(f"--{name}.{key}" for name, section in flags.items() if isinstance(section, dict) for key in section)
     saved = None
@@ -127,7 +57,7 @@ def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence
         return None
     try:
         base = [word for word in base if word not in MOBILERL_SETTINGS]
-        recipe = load_recipe(args.config, settings, base, command_of(args))
+        recipe = load_recipe(args.config, settings, base, settings_command(args.suite))
     except ConfigError:  # settings of mobilerl's format that need MobileRL's other settings
         return None
     agent = with_format(recipe.agent, getattr(args, "model_name", None) or published_name(args.model))

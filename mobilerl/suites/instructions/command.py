@@ -1,0 +1,63 @@
+"""`mobilerl eval instructions FILE`: the tasks of a file, on adb devices, containers or embedded phones."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mobilerl.config import InstructionsSuiteSection, Recipe
+from mobilerl.envs.instructions.tasks import read
+from mobilerl.suites.command import PlanCommand, Results
+from mobilerl.suites.instructions.evaluation import InstructionsPlan
+from mobilerl.system.terminal import make_console, make_table
+
+
+class InstructionsCommand(PlanCommand):
+    """Tasks of a file."""
+
+    help = "tasks of a file"
+    required = "FILE"
+    plan = InstructionsPlan
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        option = parser.add_argument
+        option("file", type=Path, metavar="FILE", help="*.toml or *.jsonl: docs/instructions.md")
+        said = "adb devices to run on (--fleet.type docker for containers); without either, embedded phones"
+        option("--serial", nargs="+", default=[], metavar="SERIAL", help=said)
+        said = "only the tasks of this split of the file (default all)"
+        option("--split", choices=("train", "test", "all"), default="all", help=said)
+        option("--free-reward", action="store_true", help="also tasks whose check succeeds at the beginning")
+        super().add_options(parser)
+
+    def settings(self, args: argparse.Namespace, given: Sequence[str]) -> Sequence[str]:
+        fleet = ["--fleet.type=adb", f"--fleet.serials={json.dumps(args.serial)}"] if args.serial else []
+        return [*given, *fleet]
+
+    def list_tasks(self, args: argparse.Namespace, given: Sequence[str]) -> None:
+        table = make_table("task", "split", "steps", "instruction", whole="task")
+        for task in read(args.file).task:
+            table.add_row(task.id, task.split, str(task.max_steps), task.instruction)
+        make_console().print(table)
+
+    def prepare(self, args: argparse.Namespace, recipe: Recipe) -> Callable[[], Results]:
+        suite = InstructionsSuiteSection(file=str(args.file), free_reward=args.free_reward)
+        return super().prepare(args, recipe.model_copy(update={"suite": suite}))
+
+    def fields(self, args: argparse.Namespace) -> dict[str, Any]:
+        return {"split": args.split}
+
+    def words(self, recipe: Recipe) -> list[str]:
+        assert isinstance(recipe.suite, InstructionsSuiteSection)
+        return [self.name, *filter(None, [recipe.suite.file]), *_fleet_words(recipe)]
+
+
+def _fleet_words(recipe: Recipe) -> list[str]:
+    """The devices of a run, which are embedded phones unless its evaluation is told."""
+    if recipe.fleet.type == "embedded":
+        return []
+    if recipe.fleet.type == "adb":
+        return ["--serial", *recipe.fleet.serials[: recipe.phone.count]]
+    return ["--fleet.type", recipe.fleet.type]
