@@ -11,7 +11,8 @@ from torch import Tensor
 
 from mobilerl.models.codec import Codec
 from mobilerl.models.packing import packed_inputs
-from mobilerl.sft.samples import Sample, lengths_of
+from mobilerl.sft.sample_files import lengths_of
+from mobilerl.sft.samples import Sample
 
 IGNORE = -100
 
@@ -29,6 +30,11 @@ class LengthBatches:
 
     def __len__(self) -> int:
         return -(-len(self.lengths) // self.batch_size)
+
+    def skip_epochs(self, count: int) -> None:
+        """Leaves out epochs: the next one is as if `count` had been iterated over before it."""
+        for _ in range(count):
+            next(iter(self))  # draws the order of the epoch
 
     def __iter__(self) -> Iterator[list[int]]:
         shuffled = torch.randperm(len(self.lengths), generator=self.generator).tolist()

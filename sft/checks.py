@@ -17,8 +17,9 @@ from mobilerl.config.packaged import RECIPES
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import make_context
 from mobilerl.policy.formats.choice import published_name, with_format
+from mobilerl.sft.data import opened_sources, stage2_limit
 from mobilerl.sft.pretraining import PRETRAINING_BATCH_SIZE
-from mobilerl.sft.sources.stream import open_sources
+from mobilerl.suites.base import has_demonstrations
 from mobilerl.system.terminal import say
 from mobilerl.train.checkpoint_files import check_files
 from mobilerl.train.dry_run import check_writable, print_recipe
@@ -30,6 +31,22 @@ def check_stages(recipe: Recipe, run_dir: Path, stages: Collection[int]) -> None
     """Raises ConfigError for stage 2 without the checkpoint of stage 1 or another one."""
     if 1 not in stages and not (recipe.model or (run_dir / "stage1").is_dir()):
         raise ConfigError(f"stage 2 needs a stage 1 in {run_dir}: train it first (--stage 1), or give --model DIR")
+
+
+def check_data(recipe: Recipe, stages: Collection[int]) -> None:
+    """Raises ConfigError if one of the stages has nothing to learn from."""
+    settings = recipe.sft
+    if has_demonstrations(recipe):
+        return
+    none = "there are no experts' demonstrations (suite.type, sft.demos_per_template)"
+    if not settings.sources:
+        raise ConfigError(f"{none} to learn from: give sft.sources")
+    if 2 in stages and not settings.proposer_url:
+        raise ConfigError(
+            f"{none}, so stage 2 needs sft.proposer_url, a model that proposes reasoning; or use --stage 1"
+        )
+    if 2 in stages and all(stage2_limit(source) == 0 for source in settings.sources):
+        raise ConfigError(f"{none}, so stage 2 needs a source whose stage2_limit is above 0; or use --stage 1")
 
 
 def fitted(recipe: Recipe) -> Recipe:
@@ -94,7 +111,8 @@ def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2))
     recipe = fitted(recipe)
     check(recipe)
     check_stages(recipe, run_dir, stages)
-    open_sources(recipe.sft.sources, "train", make_context(recipe.agent))
+    check_data(recipe, stages)
+    opened_sources(recipe, make_context(recipe.agent))
     only = "" if len(stages) > 1 else f" --stage {min(stages)}"
     print_recipe(recipe, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}{only}")
     say("no estimate of the time: the demonstrations come first; then every training shows the time left", stderr=True)

@@ -9,13 +9,14 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
 import torch
 
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
+from mobilerl.config.training import SourceSection
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.generated import tasks as generated
 from mobilerl.models import tiny
@@ -25,13 +26,11 @@ from mobilerl.sft.demonstrations import corpus, demonstrations, generated_corpus
 from mobilerl.sft.samples import ExpertStep
 from mobilerl.sft.sources.report import Report
 from mobilerl.sft.sources.stream import Source, open_sources, steps
-from mobilerl.suites.base import demonstrated_tasks
+from mobilerl.suites.base import demonstrated_tasks, has_demonstrations
 from mobilerl.suites.phone.training import make_phones
 from mobilerl.system.atomic_files import put_folder, write_atomic
 from mobilerl.system.terminal import progress_bar
 
-SOURCE_SAMPLES = 10_000
-"""Number of samples drawn from all recorded sources together."""
 INSTANCES_AT_A_TIME = 10
 """Instances of every template that a process demonstrates before it returns its steps."""
 SHUFFLE_BUFFER = 256
@@ -59,8 +58,12 @@ class SftData:
             put_folder(temporary, path)
         return path
 
+    @cached_property
     def expert_steps(self) -> list[ExpertStep]:
-        """Steps of the experts' demonstrations. Raises ValueError if a held-out instance is among them."""
+        """Steps of the experts' demonstrations, if there are any. Raises ValueError if a held-out instance is among
+        them."""
+        if not has_demonstrations(self.recipe):
+            return []
         number, processes = self.recipe.sft.demos_per_template, self.recipe.sft.processes
         parts = [range(i, min(i + INSTANCES_AT_A_TIME, number)) for i in range(0, number, INSTANCES_AT_A_TIME)]
         made: list[ExpertStep] = []
@@ -79,19 +82,20 @@ class SftData:
     @cached_property
     def sources(self) -> list[Source]:
         """The opened sources. Raises ConfigError if one cannot be read, or has no sample for this agent's prompts."""
-        try:
-            return open_sources(self.recipe.sft.sources, "train", self.context)
-        except ValueError as fault:
-            raise ConfigError(str(fault)) from None
+        return opened_sources(self.recipe, self.context)
 
-    def recorded(self) -> Iterator[ExpertStep]:
-        """Steps of the sources' training episodes. Writes their statistics to `sources.json` at the end."""
+    def recorded(self, stage: int) -> Iterator[ExpertStep]:
+        """Steps of the sources' training episodes for an epoch of stage 1, or a round of stage 2.
+
+        Their statistics are written to `sources.json` at the end of stage 1.
+        """
         if not self.sources:
             return
         report = Report()
-        stream = steps(self.sources, "train", self.context, report, self.recipe.train.seed, SHUFFLE_BUFFER)
-        yield from islice(stream, SOURCE_SAMPLES)
-        write_atomic(self.run_dir / "sources.json", report.to_json().encode())
+        limits = [stage2_limit(section) if stage == 2 else section.limit for section in self.recipe.sft.sources]
+        yield from steps(self.sources, "train", self.context, report, self.recipe.train.seed, SHUFFLE_BUFFER, limits)
+        if stage == 1:
+            write_atomic(self.run_dir / "sources.json", report.to_json().encode())
         self.say(str(report))
 
     def wordings(self, count: int) -> Iterator[tuple[str, list[str]]]:
@@ -109,6 +113,19 @@ class SftData:
     def words(self) -> list[str]:
         """The words of reading pre-training."""
         return sorted({w for text in self.texts for w in tiny.words_of(text) if w.isalpha()})
+
+
+def opened_sources(recipe: Recipe, context: ContextPolicy) -> list[Source]:
+    """Opens the recipe's sources. Raises ConfigError if one cannot be read, or has no sample for these prompts."""
+    try:
+        return open_sources(recipe.sft.sources, "train", context)
+    except ValueError as fault:
+        raise ConfigError(str(fault)) from None
+
+
+def stage2_limit(section: SourceSection) -> int | None:
+    """Maximum number of steps of a source in a round of stage 2; None for all."""
+    return section.limit if section.stage2_limit is None else section.stage2_limit
 
 
 def _demonstrate(recipe: Recipe, instances: range) -> list[ExpertStep]:

@@ -1,6 +1,6 @@
 """Training in several processes, which torchrun starts on this node and on those that follow it.
 
-`mobilerl sft` itself is one process. For each training it writes a job into a folder of the run directory, runs
+`mobilerl sft` itself is one process. For each training it prepares the folder of a job (`mobilerl.sft.jobs`), runs
 torchrun, and collects the checkpoint. With several nodes the run directory must be on a shared disk: node 0 does
 everything else, and announces its jobs to the other nodes through a key-value store of torch.
 
@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -34,12 +33,14 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from mobilerl.config import ConfigError, SftSection
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import save_model
-from mobilerl.sft.samples import Sample, SampleFile, write_samples
-from mobilerl.sft.trainer import LogCallback, SftTrainer, TrainingJob, train
+from mobilerl.sft.callbacks import LogCallback
+from mobilerl.sft.jobs import SAMPLES, TRAINER, read_job
+from mobilerl.sft.sample_files import SampleFile
+from mobilerl.sft.trainer import SftTrainer, train
 
 log = logging.getLogger(__name__)
-JOB, LOG, OUT = "job.json", "log.jsonl", "out"
-"""Files in a job's folder besides the samples: the job, rank 0's log entries, and the trained checkpoint."""
+LOG, OUT = "log.jsonl", "out"
+"""Files in the folder of a job of several ranks: rank 0's log entries, and the trained checkpoint."""
 POLL_S = 0.2
 STOP_S = 30.0
 """Time in seconds for torchrun to stop its ranks before it is killed; the ranks notice that and exit."""
@@ -48,23 +49,14 @@ CONNECT, WAIT, LEAVE = timedelta(minutes=30), timedelta(days=7), timedelta(minut
 """Timeouts: a node connecting to node 0, a node waiting for its next job, node 0 waiting for the others at the end."""
 
 
-def fit(
-    job: TrainingJob,
-    samples: Sequence[Sample],
-    folder: Path,
-    cluster: Cluster,
-    on_log: Callable[[int, int, float, float, int], None],
-) -> Path:
-    """Trains in the cluster's processes and returns the folder of the checkpoint.
+def fit(folder: Path, cluster: Cluster, on_log: Callable[[int, int, float, float, int], None]) -> Path:
+    """Trains the job in `folder` in the cluster's processes, and returns the folder of the checkpoint.
 
     `on_log` receives rank 0's log entries, as in `LogCallback`. Raises ChildProcessError with the
     error of the first rank that failed; all ranks are stopped on any exception.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    write_samples(samples, folder)
-    (folder / JOB).write_text(json.dumps(asdict(job), indent=2) + "\n")
-    (folder / LOG).touch()
+    shutil.rmtree(folder / OUT, ignore_errors=True)
+    (folder / LOG).write_bytes(b"")
     gc.collect()
     if torch.cuda.is_initialized():  # a proposer in this process may have left cached GPU memory
         torch.cuda.empty_cache()
@@ -234,7 +226,7 @@ def _gathered_weights(trainer: SftTrainer) -> dict[str, torch.Tensor] | None:
 @record
 def main(folder: Path, waiting_pid: int) -> NoReturn:
     _exit_with([waiting_pid, os.getppid()])
-    job = TrainingJob(**json.loads((folder / JOB).read_text()))
+    job = read_job(folder)
     if job.deepspeed and not torch.cuda.is_available():
         # On CPUs DeepSpeed would first compile a shared-memory kernel; gloo's own reduction suffices.
         from deepspeed.ops import __compatible_ops__ as usable
@@ -247,7 +239,7 @@ def main(folder: Path, waiting_pid: int) -> NoReturn:
 
     codec = Codec.load(Path(job.base), job.max_pixels)
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    trainer = train(job, codec, SampleFile(folder), folder / "trainer", [LogCallback(write_log)], rank, ranks)
+    trainer = train(job, codec, SampleFile(folder / SAMPLES), folder / TRAINER, [LogCallback(write_log)], rank, ranks)
     state = _gathered_weights(trainer)
     if state is not None:
         save_model(trainer.model, codec, folder / OUT, state)

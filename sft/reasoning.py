@@ -89,9 +89,17 @@ def _within(part: str, text: str) -> bool:
 
 
 async def sample_proposals(
-    policy: Policy, context: ContextPolicy, sampling: Sampling, steps: Sequence[ExpertStep], candidates: int
+    policy: Policy,
+    context: ContextPolicy,
+    sampling: Sampling,
+    steps: Sequence[ExpertStep],
+    candidates: int,
+    first: int = 0,
 ) -> list[list[Proposal]]:
-    """`candidates` proposals per step from a model: the previous round's policy, or an instruct model on a server."""
+    """`candidates` proposals per step from a model: the previous round's policy, or an instruct model on a server.
+
+    `first` is the number of the first step in the round, which determines the seeds of its proposals.
+    """
     gate = asyncio.Semaphore(IN_FLIGHT)
 
     async def propose(step: ExpertStep, key: str) -> Proposal:
@@ -102,7 +110,7 @@ async def sample_proposals(
         show(next(done), len(keys))
         return Proposal(response.thought, response.action)
 
-    keys = [(i, f"{i:08d}-{k:02d}") for i in range(len(steps)) for k in range(candidates)]
+    keys = [(i, f"{first + i:08d}-{k:02d}") for i in range(len(steps)) for k in range(candidates)]
     done = itertools.count(1)
     with progress_bar("proposals") as show:
         flat = await asyncio.gather(*(propose(steps[i], key) for i, key in keys))

@@ -12,18 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, load_model
 from mobilerl.sft.batches import IGNORE, Collator, LengthBatches, RankBatches, collate, with_placeholder
-from mobilerl.sft.samples import Sample, image_counts, lengths_of
+from mobilerl.sft.callbacks import KEPT, CheckpointCallback, SkipCallback, checkpoint_at, restore_counter, saved_steps
+from mobilerl.sft.sample_files import image_counts, lengths_of
+from mobilerl.sft.samples import Sample
 from mobilerl.train.skipping import NotFinite, StepCounter
 
 DECAY = 0.2
 """Fraction of the steps over which the learning rate decays to 0."""
-OBJECTIVE, KEPT = "the cross-entropy of SFT", "finished stages are kept"
+OBJECTIVE = "the cross-entropy of SFT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class TrainingJob:
     """Path of a DeepSpeed configuration; "" for plain DDP."""
     log_every: int = 5
     """Interval between log entries, in steps."""
+    checkpoint_every: int = 0
+    """Interval in steps, rounded up to a multiple of `log_every`, at which the training is saved to be resumed; 0 for
+    never."""
     max_skipped_steps: int = 3
     """Steps in a row whose gradient is not finite, after which the training ends. DeepSpeed cannot skip a step: with it
     the first one does."""
@@ -65,54 +70,6 @@ def trainable_model(job: TrainingJob) -> torch.nn.Module:
         torch.manual_seed(job.seed)
         model = add_lora(model, job.lora_rank)
     return model
-
-
-class LogCallback(TrainerCallback):
-    """Passes rank 0's log entries to `on_log(step, max_steps, loss, learning_rate, skipped)`.
-
-    `loss` is a mean over the steps since the last entry, and `skipped` the number of steps so far that it leaves out.
-    """
-
-    def __init__(self, on_log: Callable[[int, int, float, float, int], None]) -> None:
-        self._on_log = on_log
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **_: Any,
-    ) -> None:
-        if state.is_world_process_zero and logs and "loss" in logs:
-            loss, rate, skipped = (logs[name] for name in ("loss", "learning_rate", "skipped_steps"))
-            self._on_log(state.global_step, state.max_steps, float(loss), float(rate), int(skipped))
-
-
-class SkipCallback(TrainerCallback):
-    """Skips steps whose gradient is not finite. Raises NotFinite when there are too many in a row."""
-
-    def __init__(self, counter: StepCounter, watch: FirstNonFinite) -> None:
-        self._counter, self._watch = counter, watch
-
-    def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **_: Any
-    ) -> None:
-        if args.deepspeed:
-            return  # it has taken its step already, see `SftTrainer.compute_loss`
-        gradients = FirstNonFinite()
-        gradients.gradients(model.named_parameters())  # on several ranks they are those of all
-        if not gradients.name:
-            self._watch.forget()
-            self._counter.take()
-            return
-        self._counter.skip(self._watch.name or gradients.name)
-        self._watch.forget()
-        model.zero_grad()  # AdamW leaves parameters without a gradient alone
-        self._counter.check(KEPT)
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._counter.check(KEPT, ended=True)
 
 
 class SftTrainer(Trainer):
@@ -229,6 +186,8 @@ def train(
 ) -> SftTrainer:
     """Trains the job's checkpoint; `model` of the returned trainer is the result. `out` is the Trainer's own folder.
 
+    A training that was interrupted is resumed from its newest checkpoint in `out`, and equals an uninterrupted one.
+
     The learning rate rises linearly, stays constant, and decays over the last fifth of the steps: a model trained from
     scratch learns to read abruptly, which an earlier decay would delay.
     """
@@ -240,6 +199,7 @@ def train(
     make: Collator = partial(collate, model=model, codec=codec)
     if ranks > 1 or batches.accumulation > 1:
         make = with_placeholder(make, samples, image_counts(samples))
+    counter = StepCounter(job.max_skipped_steps, OBJECTIVE)
     trainer = SftTrainer(
         model=model,
         args=args,
@@ -247,8 +207,17 @@ def train(
         batches=batches,
         callbacks=list(callbacks),
         collator=make,
-        counter=StepCounter(job.max_skipped_steps, OBJECTIVE),
+        counter=counter,
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train()
+    if job.checkpoint_every:
+        # The loss since the last log entry is not saved.
+        every = -(-job.checkpoint_every // job.log_every) * job.log_every
+        trainer.add_callback(CheckpointCallback(every, counter))
+    checkpoint = None
+    if done := saved_steps(out):
+        checkpoint = checkpoint_at(out, done)
+        restore_counter(counter, checkpoint)
+        batches.batches.skip_epochs(done // len(batches.batches))
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return trainer

@@ -50,6 +50,6 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         with interrupts_as_stopped():
             run_sft(recipe, args.run_dir, stages)
     except Stopped as stop:
-        message = "stopped; finished stages are kept, the current one restarts; resume with"
+        message = "stopped; finished stages are kept, the current one continues from its last checkpoint; resume with"
         raise Stopped(stop.number, f"{message}\n  {resume_command(args.command_line, resume=False)}") from None
     return 0

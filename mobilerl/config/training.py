@@ -101,20 +101,25 @@ class SourceSection(Section):
     """Folder or file with the recordings."""
     weight: Rate = 1.0
     """Sampling weight relative to the other sources."""
+    limit: Positive | None = None
+    """Maximum number of steps in an epoch of stage 1; null for all."""
+    stage2_limit: Count | None = None
+    """Maximum number of steps to propose reasoning for in a round of stage 2; null for those of stage 1."""
 
 
 class SftSection(Section):
     """Two-stage supervised fine-tuning: stage 1 without reasoning, stage 2 with reasoning before each action."""
 
-    demos_per_template: Positive = 40
-    """Number of demonstrated instances per training template."""
+    demos_per_template: Count = 40
+    """Number of demonstrated instances per training template; 0 to learn from `sources` alone. Suites without experts,
+    such as AndroidWorld, have none."""
     reading_samples: Count = 12000
     """Number of samples of reading pre-training, which follows 0.4 times as many samples of copying; 0 for none. Both
     are skipped if a checkpoint is given. In the stages of a tiny model, a tenth of the samples are of this kind."""
     goal_samples: Annotated[Count, OnlyWith({"suite.type": ("generated",)})] = 0
     """Number of goal samples, which have no screens, for a tiny model on generated apps; 0 for none."""
     sources: tuple[SourceSection, ...] = ()
-    """Recorded demonstrations for stage 1, in addition to the phone's own."""
+    """Recorded demonstrations, in addition to those of the suite's experts."""
     stage1_epochs: Rate = 1.0
     """Epochs of stage 1."""
     stage2_rounds: Positive = 2
@@ -131,6 +136,9 @@ class SftSection(Section):
     """Samples (DPO: pairs) per optimizer step, over all processes."""
     learning_rate: Rate = 1e-3
     """Peak learning rate of both stages; it decays to 0 at the end."""
+    checkpoint_every: Annotated[Count, RESUMABLE] = 200
+    """Interval in optimizer steps, rounded up to a multiple of 5, at which an unfinished stage is saved to be resumed;
+    the last one is kept. 0 for never."""
     micro_batch_size: Annotated[Count, RESUMABLE] = 0
     """Samples per forward pass of a process; 0 for its whole share of a batch."""
     processes: Annotated[Count, RESUMABLE] = 0

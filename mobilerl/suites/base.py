@@ -89,8 +89,13 @@ def demonstrated_tasks(recipe: Recipe, instances: range | None = None) -> list[T
     """
     suite = make_suite(recipe)
     if not hasattr(suite, "demonstrated"):
-        raise ConfigError(f'suite.type = "{recipe.suite.type}" has no experts to learn from: give sft.sources')
-    return suite.demonstrated(instances or range(recipe.sft.demos_per_template))
+        raise ConfigError(f'suite.type = "{recipe.suite.type}" has no experts to learn from')
+    return suite.demonstrated(range(recipe.sft.demos_per_template) if instances is None else instances)
+
+
+def has_demonstrations(recipe: Recipe) -> bool:
+    """Whether SFT learns from demonstrations by the suite's experts."""
+    return recipe.sft.demos_per_template > 0 and hasattr(make_suite(recipe), "demonstrated")
 
 
 def is_held_out(task: Task) -> bool | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -114,12 +115,19 @@ def open_sources(sections: Sequence[SourceSection], split: str, context: Context
 
 
 def steps(
-    sources: Sequence[Source], split: str, context: ContextPolicy, report: Report, seed: int = 0, buffer: int = 0
+    sources: Sequence[Source],
+    split: str,
+    context: ContextPolicy,
+    report: Report,
+    seed: int = 0,
+    buffer: int = 0,
+    limits: Sequence[int | None] = (),
 ) -> Iterator[SourceStep]:
     """A stream of samples, drawn from the sources by weight. Its order depends only on the seed and the files.
 
     Each source is shuffled with a buffer of `buffer` samples (0: not shuffled). The stream ends when every source has
-    been read completely; smaller ones are repeated until then.
+    been read completely or has given as many samples as it may; smaller ones are repeated until then. `limits` has
+    the maximum of every source, None for all of its samples; by default that of its settings.
     """
     rng = random.Random(seed)
 
@@ -130,15 +138,19 @@ def steps(
         return _shuffled((step for file in files for step in source.steps(file, split, context, counts)), buffer, rng)
 
     passes = [one_pass(source, report.counts(source.name)) for source in sources]
-    weights, unread = [source.settings.weight for source in sources], set(range(len(sources)))
+    limits = limits or [source.settings.limit for source in sources]
+    left = [math.inf if limit is None else limit for limit in limits]
+    weights, unread = [source.settings.weight for source in sources], {i for i, number in enumerate(left) if number}
     while unread:
-        (i,) = rng.choices(range(len(sources)), weights)
+        (i,) = rng.choices(range(len(sources)), [w if number else 0.0 for w, number in zip(weights, left, strict=True)])
         step = next(passes[i], None)
         if step is not None:
+            left[i] -= 1
             yield step
-            continue
-        unread.discard(i)
-        passes[i] = one_pass(sources[i], Counts())
+        else:
+            passes[i] = one_pass(sources[i], Counts())
+        if step is None or not left[i]:
+            unread.discard(i)
 
 
 def _shuffled(steps: Iterator[SourceStep], buffer: int, rng: random.Random) -> Iterator[SourceStep]:
