@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,10 @@ class SftTrainer(Trainer):
         self.add_callback(SkipCallback(self.counter, self.watch))
         # Makes the Trainer count the labels of a batch over all micro-batches and ranks for `compute_loss`.
         self.model_accepts_loss_kwargs = True
+
+    def _load_from_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Does nothing: `train` has loaded the weights. The Trainer would leave out, without an error, all those whose
+        names in files differ from those in memory."""
 
     def get_train_dataloader(self) -> DataLoader:
         """Bypasses accelerate, which would split the batches among the ranks a second time."""
@@ -195,7 +199,9 @@ def train(
         LengthBatches(lengths_of(samples), job.batch_size, job.seed), rank, ranks, job.micro_batch_size
     )
     args = arguments(job, out, batches, ranks)
-    model = trainable_model(job)
+    done = saved_steps(out)
+    checkpoint = checkpoint_at(out, done) if done else None
+    model = trainable_model(replace(job, base=str(checkpoint)) if checkpoint and not job.deepspeed else job)
     make: Collator = partial(collate, model=model, codec=codec)
     if ranks > 1 or batches.accumulation > 1:
         make = with_placeholder(make, samples, image_counts(samples))
@@ -214,9 +220,7 @@ def train(
         # The loss since the last log entry is not saved.
         every = -(-job.checkpoint_every // job.log_every) * job.log_every
         trainer.add_callback(CheckpointCallback(every, counter))
-    checkpoint = None
-    if done := saved_steps(out):
-        checkpoint = checkpoint_at(out, done)
+    if checkpoint:
         restore_counter(counter, checkpoint)
         batches.batches.skip_epochs(done // len(batches.batches))
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
