@@ -74,7 +74,7 @@ def fine_tune(
     tiny.create(base, [*texts, GRAMMAR], hidden=hidden, layers=2, heads=2, vision_hidden=16, max_pixels=4 * 28 * 28)
     codec = Codec.load(base)
     job = TrainingJob(str(base), epochs, batch_size, learning_rate, seed=seed)
-    trainer = train(job, codec, encode_all(steps, context, codec), folder / "log")
+    trainer = train(job, codec, list(encode_all(steps, context, codec)), folder / "log")
     save_model(trainer.model, codec, final)
     save_agent(agent, final)
     return final

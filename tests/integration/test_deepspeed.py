@@ -35,7 +35,8 @@ from mobilerl.sft import distributed
 from mobilerl.sft.checks import deepspeed_file
 from mobilerl.sft.demonstrations import demonstrations
 from mobilerl.sft.distributed import Cluster, fit, follow
-from mobilerl.sft.samples import Sample, encode_all, write_samples
+from mobilerl.sft.jobs import begin, stored
+from mobilerl.sft.samples import Sample, encode_all
 from mobilerl.sft.trainer import TrainingJob, train
 
 pytestmark = pytest.mark.slow
@@ -87,7 +88,7 @@ def steps_of_experts():
 def samples(base) -> list[Sample]:
     """Not a multiple of the batch: at the end of an epoch some rank has nothing to do."""
     context = ContextPolicy(screenshots=1, screen_style="marks", grounding="mark", layout="compact")
-    made = encode_all(steps_of_experts(), context, Codec.load(base))
+    made = list(encode_all(steps_of_experts(), context, Codec.load(base)))
     return made if len(made) % BATCH else made[:-1]
 
 
@@ -136,6 +137,12 @@ def check_the_same(found: list[float], out: Path, expected: tuple[list[float], P
     assert torch.allclose(logprobs(out, samples), logprobs(reference, samples), atol=LOGPROB)
 
 
+def prepared_job(job: TrainingJob, samples: list[Sample], folder: Path, ranks: int = 2) -> Path:
+    stored(samples, folder)
+    begin(job, ranks, folder)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("deepspeed", "lora", "settings"),
     [
@@ -150,13 +157,40 @@ def test_two_ranks_train_as_one_process_does(
     reports: list[tuple[float, ...]] = []
     cluster = Cluster(SftSection(processes=2, deepspeed=deepspeed))
     job = job_of(base, lora, deepspeed, **settings)
-    out = fit(job, samples, tmp_path / "job", cluster, lambda *entry: reports.append(entry))
+    folder = prepared_job(job, samples, tmp_path / "job")
+    out = fit(folder, cluster, lambda *entry: reports.append(entry))
     assert [step for step, *_ in reports] == list(range(1, reports[-1][1] + 1))
     check_the_same([loss for _, _, loss, *_ in reports], out, expected[lora], samples)
     assert hasattr(load_model(out), "peft_config") == bool(lora)
     if not lora:
         trained = load_model(out).state_dict()
         assert any("visual" in n and not torch.equal(p, trained[n]) for n, p in load_model(base).state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("deepspeed", "lora"),
+    [("", 0), pytest.param("zero2", RANK, marks=needs_deepspeed), pytest.param("zero3", 0, marks=needs_deepspeed)],
+)
+def test_ranks_that_were_stopped_are_resumed(deepspeed, lora, base, samples, expected, forked_ranks, tmp_path):
+    job = job_of(base, lora, deepspeed, checkpoint_every=1)
+    cluster = Cluster(SftSection(processes=2, deepspeed=deepspeed))
+    folder = prepared_job(job, samples, tmp_path / "job")
+    reports: list[tuple[float, ...]] = []
+
+    def stop(step: int, *entry: float) -> None:
+        reports.append((step, *entry))
+        if step == 3:  # in the second epoch
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(folder, cluster, stop)
+    done = begin(job, 2, folder)
+    assert done in (2, 3)
+    del reports[done:]
+    out = fit(folder, cluster, lambda *entry: reports.append(entry))
+    assert [step for step, *_ in reports] == [1, 2, 3, 4]
+    check_the_same([loss for _, _, loss, *_ in reports], out, expected[lora], samples)
+    assert begin(job, 4, folder) == 0, "DeepSpeed's checkpoints are for a number of ranks"
 
 
 def test_two_nodes_train_as_one_process_does(base, samples, expected, forked_ranks, tmp_path):
@@ -167,7 +201,8 @@ def test_two_nodes_train_as_one_process_does(base, samples, expected, forked_ran
     follower = threading.Thread(target=lambda: ended.append(follow(SftSection(**nodes, node_rank=1))), daemon=True)
     cluster = Cluster(settings)
     follower.start()
-    out = fit(job_of(base), samples, tmp_path / "job", cluster, lambda *entry: reports.append(entry))
+    folder = prepared_job(job_of(base), samples, tmp_path / "job")
+    out = fit(folder, cluster, lambda *entry: reports.append(entry))
     cluster.close()
     follower.join(60)
     assert ended == [None]
@@ -180,13 +215,14 @@ def test_a_loss_that_is_not_finite_ends_the_training_of_all_ranks(base, samples,
     next(iter(weights.values())).fill_(torch.nan)
     save_file(weights, broken / "model.safetensors", {"format": "pt"})
     with pytest.raises(ChildProcessError, match="SFT: NaN or infinity in the logits, so 3 optimizer steps in a row"):
-        fit(job_of(broken), samples, tmp_path / "job", Cluster(SftSection(processes=2)), print)
+        fit(prepared_job(job_of(broken), samples, tmp_path / "job"), Cluster(SftSection(processes=2)), print)
 
 
 def test_the_first_failed_ranks_error_is_reported(base, samples, tmp_path):
     broken = replace(samples[0], images=(b"no png",))
+    folder = prepared_job(job_of(base), [broken, *samples[1:BATCH]], tmp_path / "job")
     with pytest.raises(ChildProcessError, match=r"rank \d, exit code 1: .*cannot identify image") as error:
-        fit(job_of(base), [broken, *samples[1:BATCH]], tmp_path / "job", Cluster(SftSection(processes=2)), print)
+        fit(folder, Cluster(SftSection(processes=2)), print)
     assert "\n" not in str(error.value)
     assert children_in(tmp_path) == []
 
@@ -201,18 +237,13 @@ import sys
 from pathlib import Path
 from mobilerl.config import SftSection
 from mobilerl.sft.distributed import Cluster, fit
-from mobilerl.sft.samples import SampleFile
-from mobilerl.sft.trainer import TrainingJob
-job = TrainingJob(sys.argv[2], 1000.0, 8, 1e-3)
-fit(job, list(SampleFile(Path(sys.argv[3]))), Path(sys.argv[1]), Cluster(SftSection(processes=2)), print)
+fit(Path(sys.argv[1]), Cluster(SftSection(processes=2)), print)
 """
 
 
 def test_no_rank_outlives_the_process_that_waits(base, samples, tmp_path):
-    (tmp_path / "samples").mkdir()
-    write_samples(samples, tmp_path / "samples")
-    folder = tmp_path / "job"
-    words = [sys.executable, "-c", WAITS, str(folder), str(base), str(tmp_path / "samples")]
+    folder = prepared_job(TrainingJob(str(base), 1000.0, 8, 1e-3), samples, tmp_path / "job")
+    words = [sys.executable, "-c", WAITS, str(folder)]
     waiting = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         wait_for(lambda: (folder / "log.jsonl").is_file() and (folder / "log.jsonl").stat().st_size, 240)

@@ -56,9 +56,9 @@ def jobs(monkeypatch) -> list[TrainingJob]:
         callbacks[0].log(40, 40, 1.0, 0.1, 0)
         return SimpleNamespace(model=None)
 
-    monkeypatch.setattr("mobilerl.sft.run.train", train)
-    monkeypatch.setattr("mobilerl.sft.run.LogCallback", lambda log: SimpleNamespace(log=log))
-    monkeypatch.setattr("mobilerl.sft.run.save_model", lambda model, codec, path: path.mkdir())
+    monkeypatch.setattr("mobilerl.sft.training.train", train)
+    monkeypatch.setattr("mobilerl.sft.training.LogCallback", lambda log: SimpleNamespace(log=log))
+    monkeypatch.setattr("mobilerl.sft.training.save_model", lambda model, codec, path: path.mkdir())
     monkeypatch.setattr("mobilerl.reachagent.run.flow_samples", lambda *args: SAMPLES)
     return asked
 

@@ -12,7 +12,8 @@ from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.claims import claim
 from mobilerl.sft.batches import LengthBatches, RankBatches, with_placeholder
 from mobilerl.sft.checks import CONFIGS, check, deepspeed_file, fitted
-from mobilerl.sft.samples import Sample, SampleFile, image_counts, lengths_of, write_samples
+from mobilerl.sft.sample_files import SampleFile, image_counts, lengths_of, write_samples
+from mobilerl.sft.samples import Sample
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = [
@@ -39,6 +40,14 @@ def test_ranks_share_the_batches_of_one_process(count, ranks, micro, accumulatio
         assert sorted(i for share in shares for step in share[steps] for i in step) == batch
 
 
+def test_epochs_that_are_skipped_are_as_if_they_had_been_seen():
+    lengths = [random.Random(i).randrange(5, 99) for i in range(50)]
+    batches, later = (LengthBatches(lengths, 4, 1) for _ in range(2))
+    seen = [list(batches) for _ in range(3)]
+    later.skip_epochs(2)
+    assert list(later) == seen[2] != seen[1]
+
+
 def test_a_placeholder_fills_empty_micro_batches_and_those_without_images():
     make = with_placeholder(list, SAMPLES, image_counts(SAMPLES))
     (placeholder,) = make([])
@@ -48,12 +57,26 @@ def test_a_placeholder_fills_empty_micro_batches_and_those_without_images():
     assert with_placeholder(list, SAMPLES[1:2], [0])([SAMPLES[1]]) == [SAMPLES[1]]
 
 
-def test_samples_come_back_from_their_file_with_each_image_stored_once(tmp_path):
-    write_samples(SAMPLES, tmp_path)
-    read = SampleFile(tmp_path)
-    assert list(read) == SAMPLES and read[1:] == SAMPLES[1:]
+@pytest.mark.parametrize("batch", [1, 2, 256])
+def test_samples_come_back_from_their_file_with_each_image_stored_once(tmp_path, monkeypatch, batch):
+    monkeypatch.setattr("mobilerl.sft.sample_files.BATCH_SAMPLES", batch)
+    write_samples(iter(SAMPLES), tmp_path / "samples")
+    read = SampleFile(tmp_path / "samples")
+    assert list(read) == SAMPLES and read[1:] == SAMPLES[1:] and read[-1] == SAMPLES[-1]
     assert lengths_of(read) == [5, 4, 3] and image_counts(read) == [1, 0, 2]
-    assert (tmp_path / "images.arrow").read_bytes().count(b"png one") == 1
+    assert (tmp_path / "samples" / "images.arrow").read_bytes().count(b"png one") == 1
+
+
+def test_samples_that_were_cut_off_are_not_there(tmp_path):
+    def cut_off():
+        yield SAMPLES[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_samples(cut_off(), tmp_path / "samples")
+    assert not (tmp_path / "samples").exists()
+    write_samples(SAMPLES, tmp_path / "samples")
+    assert list(SampleFile(tmp_path / "samples")) == SAMPLES
 
 
 # --- settings ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ports import free_port
 from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.sft.distributed import Cluster
 from mobilerl.sft.run import SftRun, run
+from mobilerl.sft.samples import Sample
 from mobilerl.train.tracking import read_metrics
 
 STEPS = {"copying": (20,), "reading": (20, 40), "stage1": (20, 40, 60), "stage2-round1": (20,), "stage2-round2": (20,)}
@@ -28,6 +29,7 @@ WHOLE = [
     (160, "stage2-round2"),
 ]
 CODEC = SimpleNamespace(max_pixels=None)
+SAMPLE = Sample((1, 2), (3,), ())
 
 
 class Killed(Exception):
@@ -46,7 +48,7 @@ class Trainer:
         self.end(out / "trainer")
         return SimpleNamespace(model=None)
 
-    def ranks(self, job, samples, folder: Path, cluster, on_log) -> Path:
+    def ranks(self, folder: Path, cluster, on_log) -> Path:
         for step in STEPS.get(self.training, (20,)):
             on_log(step, 60, 1.0, 0.1, 0)
         self.end(folder / "out")
@@ -61,10 +63,10 @@ class Trainer:
 @pytest.fixture
 def trainer(monkeypatch) -> Trainer:
     made = Trainer()
-    monkeypatch.setattr("mobilerl.sft.run.train", made.here)
-    monkeypatch.setattr("mobilerl.sft.run.fit", made.ranks)
-    monkeypatch.setattr("mobilerl.sft.run.LogCallback", lambda log: SimpleNamespace(log=log))
-    monkeypatch.setattr("mobilerl.sft.run.save_model", lambda model, codec, path: path.mkdir())
+    monkeypatch.setattr("mobilerl.sft.training.train", made.here)
+    monkeypatch.setattr("mobilerl.sft.training.fit", made.ranks)
+    monkeypatch.setattr("mobilerl.sft.training.LogCallback", lambda log: SimpleNamespace(log=log))
+    monkeypatch.setattr("mobilerl.sft.training.save_model", lambda model, codec, path: path.mkdir())
     return made
 
 
@@ -74,7 +76,7 @@ def train(trainer: Trainer, run_dir: Path, *stages: str, processes: int = 0) -> 
     for name in stages:
         trainer.training = name
         if not sft.finished(name):
-            sft.train(name, run_dir / "init", CODEC, [], 1.0)
+            sft.train(name, run_dir / "init", CODEC, iter([]), 1.0)
 
 
 def rows(run_dir: Path) -> list[tuple[int, str]]:
@@ -114,30 +116,38 @@ def test_what_is_there_is_not_prepared_again(trainer, tmp_path, monkeypatch):
     asked: list[str] = []
     step = SimpleNamespace()
     monkeypatch.setattr("mobilerl.sft.run.Codec", SimpleNamespace(load=lambda *args: CODEC))
-    monkeypatch.setattr("mobilerl.sft.run.encode", lambda *args: None)
+    monkeypatch.setattr("mobilerl.sft.run.encode", lambda *args: SAMPLE)
     monkeypatch.setattr("mobilerl.sft.run.reading_samples", None)
     monkeypatch.setattr("mobilerl.sft.run.copying_samples", None)
     monkeypatch.setattr("mobilerl.sft.run.encode_all", None)
 
-    def bootstrap(steps, proposals, rng):
-        asked.append(f"{proposals} {rng.random()}")
-        return [(step, "a thought")], 1.0
+    def reasoned(recipe, number, base, *steps):
+        asked.append(f"round {number} of {base.name}")
+        yield step, "a thought"
 
-    monkeypatch.setattr("mobilerl.sft.run.bootstrap", bootstrap)
-    monkeypatch.setattr(SftRun, "_proposals", lambda self, number, base, steps: f"round {number} of {base.name}")
+    monkeypatch.setattr("mobilerl.sft.run.reasoned", reasoned)
+    monkeypatch.setattr("mobilerl.sft.data.SftData.expert_steps", [step], raising=False)
     monkeypatch.setattr(SftRun, "_refreshed", lambda self, name, codec, samples: samples)
     sft = SftRun(Recipe(sft={"proposer_url": "http://x/v1", "stage2_rounds": 2}), tmp_path)
     for name in ("copying", "reading", "stage1"):
         (tmp_path / name).mkdir()
     assert sft.pretrain(tmp_path / "init") == tmp_path / "reading"
-    assert sft.stage1([step], tmp_path / "reading") == tmp_path / "stage1"
-    last = sft.stage2([step], tmp_path / "stage1")
+    assert sft.stage1(tmp_path / "reading") == tmp_path / "stage1"
+    last = sft.stage2(tmp_path / "stage1")
     whole = list(asked)
-    assert [a.rpartition(" ")[0] for a in whole] == ["round 1 of stage1", "round 2 of stage2-round1"]
-    assert sft.stage2([step], tmp_path / "stage1") == last and asked == whole
+    assert whole == ["round 1 of stage1", "round 2 of stage2-round1"]
+    assert sft.stage2(tmp_path / "stage1") == last and asked == whole
     shutil.rmtree(last)
-    assert sft.stage2([step], tmp_path / "stage1") == last
-    assert asked == [*whole, whole[1]], "the round that is missing, as it would have been"
+    assert sft.stage2(tmp_path / "stage1") == last
+    assert asked == [*whole, whole[1]], "the round that is missing"
+    shutil.rmtree(last)
+    trainer.kills = trainer.training
+    with pytest.raises(Killed):
+        sft.stage2(tmp_path / "stage1")
+    trainer.kills = "none"
+    assert sft.stage2(tmp_path / "stage1") == last
+    assert asked == [*whole, whole[1], whole[1]], "its samples were stored before it was killed"
+    assert not list(tmp_path.glob(".*.job"))
 
 
 @pytest.mark.parametrize(("tiny", "trained"), [(True, ["goals"]), (False, [])])

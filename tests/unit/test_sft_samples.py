@@ -76,7 +76,7 @@ def test_a_held_out_instance_cannot_get_into_the_demonstrations(tmp_path, monkey
     leaked = [suite.make_task("TodoDue", 0), suite.make_task(name, seed)]
     monkeypatch.setattr(suite, "train_tasks", lambda *args, **kwargs: leaked)
     with pytest.raises(ValueError, match="leak"):
-        data.expert_steps()
+        _ = data.expert_steps
 
 
 def test_processes_make_the_same_demonstrations_and_a_purpose_is_said_once(tmp_path):
@@ -94,7 +94,7 @@ def test_processes_make_the_same_demonstrations_and_a_purpose_is_said_once(tmp_p
             sft={"demos_per_template": 1, "processes": processes},
         )
         context = make_context(given.agent)
-        made.append([step.messages(context) for step in SftData(given, tmp_path, context, print).expert_steps()])
+        made.append([step.messages(context) for step in SftData(given, tmp_path, context, print).expert_steps])
     assert made[0] == made[1]
     texts = [messages[0]["content"][-1]["text"] for messages, _ in made[0]]
     histories = [text.partition("history:\n")[2].splitlines()[:-1] for text in texts]

@@ -10,8 +10,9 @@ import torch
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.sft import trainer as module
+from mobilerl.sft.callbacks import LogCallback
 from mobilerl.sft.samples import Sample
-from mobilerl.sft.trainer import LogCallback, TrainingJob, train
+from mobilerl.sft.trainer import TrainingJob, train
 from mobilerl.train.skipping import NotFinite
 
 pytestmark = pytest.mark.usefixtures("one_thread")
