@@ -211,8 +211,8 @@ def test_resumed_without_the_start_model(policy, tmp_path):
     assert json.loads((tmp_path / "run" / "config.json").read_text())["model"] == str(start)
 
 
-SFT = """--stage 1 --tiny.hidden 32 --sft.reading_samples 16 --sft.demos_per_template 1 --sft.stage1_epochs 1
-    --sft.batch_size 8 --agent.max_new_tokens 12 --engine.threads 1"""
+SFT = """--stage 1 --tiny.hidden 32 --sft.reading_samples 16 --sft.demos_per_template 1 --sft.stage1_epochs 1.5
+    --sft.checkpoint_every 5 --sft.batch_size 8 --agent.max_new_tokens 12 --engine.threads 1"""
 
 
 def test_sft_that_is_killed_and_started_again_is_the_same(tmp_path):
@@ -221,17 +221,21 @@ def test_sft_that_is_killed_and_started_again_is_the_same(tmp_path):
         return ["sft", "--config", os.devnull, "--run-dir", str(tmp_path / name), *screen, *SFT.split()]
 
     run = tmp_path / "killed"
-    metrics = run / "metrics.jsonl"
     child = subprocess.Popen([*MOBILERL, *words("killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + LIMIT_S
-    while not (metrics.is_file() and b'"stage1"' in metrics.read_bytes()):
+    # The first epoch has 49 steps.
+    while not list(run.glob(".stage1.job/trainer/checkpoint-5?/complete.json")):
         assert child.poll() is None and time.monotonic() < until
         time.sleep(0.01)
     child.kill()
     child.wait()
-    assert (run / "reading").is_dir() and not (run / "stage1").exists(), "only the stage that was cut off is repeated"
-    for name in ("killed", "straight"):
-        subprocess.run([program(), *words(name)], check=True, capture_output=True, timeout=LIMIT_S)
+    assert (run / "reading").is_dir() and not (run / "stage1").exists(), "only the stage that was cut off is resumed"
+    said = [
+        subprocess.run([program(), *words(name)], check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
+        for name in ("killed", "straight")
+    ]
+    assert "stage1: resumed after step 5" in said[0] and "demonstrations" not in said[0]
+    assert "resumed" not in said[1]
     weights = [(tmp_path / name / "final" / "model.safetensors").read_bytes() for name in ("killed", "straight")]
     rows = [[timeless(row) for row in read_metrics(tmp_path / n / "metrics.jsonl")] for n in ("killed", "straight")]
     assert weights[0] == weights[1] and rows[0] == rows[1]

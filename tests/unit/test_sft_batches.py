@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,21 @@ def test_samples_come_back_from_their_file_with_each_image_stored_once(tmp_path,
     assert list(read) == SAMPLES and read[1:] == SAMPLES[1:] and read[-1] == SAMPLES[-1]
     assert lengths_of(read) == [5, 4, 3] and image_counts(read) == [1, 0, 2]
     assert (tmp_path / "samples" / "images.arrow").read_bytes().count(b"png one") == 1
+
+
+def test_memory_does_not_grow_with_the_number_of_samples(tmp_path):
+    """Images are as large as small screenshots, and each is shown twice."""
+
+    def peak(count: int) -> int:
+        images = (random.Random(i // 2).randbytes(20_000) for i in range(count))
+        tracemalloc.start()
+        write_samples((Sample((1,) * 99, (2,) * 9, (png,)) for png in images), tmp_path / str(count))
+        made = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return made
+
+    assert peak(4000) < peak(1000) + 500_000
+    assert (tmp_path / "4000" / "images.arrow").stat().st_size == pytest.approx(2000 * 20_000, rel=0.01)
 
 
 def test_samples_that_were_cut_off_are_not_there(tmp_path):

@@ -88,6 +88,21 @@ def test_sources_are_mixed_by_weight_and_seed(tmp_path):
     assert order(1, buffer=50) == order(1, buffer=50) != order(1)
 
 
+def test_a_source_gives_no_more_than_its_limit(tmp_path):
+    for folder, keys in (("a", KEYS[:8]), ("b", KEYS[8:16])):
+        write_control(tmp_path / folder, *(control_episode(k, actions=[CLICK_SAVE] * 9) for k in keys))
+    specs = [spec(tmp_path / "a", limit=100), spec(tmp_path / "b")]
+
+    def shares(**settings) -> tuple[int, int]:
+        made, _ = read(specs, seed=1, **settings)
+        heavy = sum(int(s.task.id.rpartition("/")[2]) in KEYS[:8] for s in made)
+        return heavy, len(made) - heavy
+
+    assert shares() == (100, 152) and shares(limits=[0, 7]) == (0, 7)
+    larger, all_of_it = shares(limits=[200, None])
+    assert 152 <= larger <= 200 and all_of_it >= 152, "a limit is a maximum"
+
+
 def test_a_hash_keeps_episodes_for_testing(tmp_path):
     test_key = next(k for k in range(1, 200) if hashed_split("androidcontrol", str(k)) == "test")
     write_control(tmp_path, control_episode(KEYS[0]), control_episode(test_key))
