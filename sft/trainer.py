@@ -221,6 +221,8 @@ def train(
         every = -(-job.checkpoint_every // job.log_every) * job.log_every
         trainer.add_callback(CheckpointCallback(every, counter))
     if checkpoint:
+        # accelerate calls a rank's CPU "cpu:0", to which torch loads no optimizer by itself.
+        torch.serialization.register_package(11, lambda _: None, lambda data, to: data if to == "cpu:0" else None)
         restore_counter(counter, checkpoint)
         batches.batches.skip_epochs(done // len(batches.batches))
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

@@ -171,25 +171,17 @@ def test_two_ranks_train_as_one_process_does(
     ("deepspeed", "lora"),
     [("", 0), pytest.param("zero2", RANK, marks=needs_deepspeed), pytest.param("zero3", 0, marks=needs_deepspeed)],
 )
-def test_ranks_that_were_stopped_are_resumed(deepspeed, lora, base, samples, expected, forked_ranks, tmp_path):
+def test_ranks_resume_from_their_last_checkpoint(deepspeed, lora, base, samples, expected, forked_ranks, tmp_path):
+    """As if they had been killed in the last step, which is in the middle of the second epoch."""
     job = job_of(base, lora, deepspeed, checkpoint_every=1)
     cluster = Cluster(SftSection(processes=2, deepspeed=deepspeed))
     folder = prepared_job(job, samples, tmp_path / "job")
     reports: list[tuple[float, ...]] = []
-
-    def stop(step: int, *entry: float) -> None:
-        reports.append((step, *entry))
-        if step == 3:  # in the second epoch
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fit(folder, cluster, stop)
-    done = begin(job, 2, folder)
-    assert done in (2, 3)
-    del reports[done:]
-    out = fit(folder, cluster, lambda *entry: reports.append(entry))
-    assert [step for step, *_ in reports] == [1, 2, 3, 4]
-    check_the_same([loss for _, _, loss, *_ in reports], out, expected[lora], samples)
+    for done in (0, 3):
+        assert begin(replace(job, max_skipped_steps=9), 2, folder) == done
+        out = fit(folder, cluster, lambda *entry: reports.append(entry))
+        check_the_same([loss for _, _, loss, *_ in reports], out, expected[lora], samples)
+        assert reports.pop()[0] == 4
     assert begin(job, 4, folder) == 0, "DeepSpeed's checkpoints are for a number of ranks"
 
 
