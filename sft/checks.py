@@ -115,5 +115,5 @@ def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2))
     opened_sources(recipe, make_context(recipe.agent))
     only = "" if len(stages) > 1 else f" --stage {min(stages)}"
     print_recipe(recipe, f"mobilerl sft --run-dir {shlex.quote(str(run_dir))}{only}")
-    say("no estimate of the time: the demonstrations come first; then every training shows the time left", stderr=True)
+    say("no estimate of the time: the samples come first; then every training shows the time left", stderr=True)
     return 0

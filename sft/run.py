@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from mobilerl.config import Recipe
-from mobilerl.config.claims import check_claim, claim
+from mobilerl.config.claims import check_claim, claim, left_by_a_run
 from mobilerl.config.reading import held
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
@@ -17,7 +17,7 @@ from mobilerl.sft.checks import check, check_data, check_stages, fitted
 from mobilerl.sft.data import SftData
 from mobilerl.sft.demonstrations import single_steps
 from mobilerl.sft.distributed import follow
-from mobilerl.sft.jobs import job_folder
+from mobilerl.sft.jobs import job_folder, remove_jobs
 from mobilerl.sft.pretraining import (
     GOALS_BATCH_SIZE,
     PRETRAINING_BATCH_SIZE,
@@ -129,7 +129,10 @@ class SftRun(StageTrainer):
 
 def remove_unfinished(run_dir: Path, *folders: Path) -> None:
     """Removes what a killed process left: partial checkpoints, jobs of finished ones, and temporary files here and in
-    `folders`. The job of an unfinished checkpoint stays, to be resumed."""
+    `folders`. The job of an unfinished checkpoint stays, to be resumed, unless the directory is still free for another
+    recipe."""
+    if not left_by_a_run(run_dir):
+        remove_jobs(run_dir)
     for name in FOLDERS:
         finished = (job_folder(run_dir, folder.name) for folder in run_dir.glob(name))
         for rest in (*run_dir.glob(f".{name}.tmp"), *finished):

@@ -12,7 +12,7 @@ from ports import free_port
 
 from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.sft.distributed import Cluster
-from mobilerl.sft.run import SftRun, run
+from mobilerl.sft.run import SftRun, remove_unfinished, run
 from mobilerl.sft.samples import Sample
 from mobilerl.train.tracking import read_metrics
 
@@ -95,6 +95,17 @@ def test_the_rows_of_a_killed_stage_are_written_anew(trainer, tmp_path, killed, 
     assert rows(tmp_path) == WHOLE
     train(trainer, tmp_path, *STEPS, processes=processes)
     assert rows(tmp_path) == WHOLE, "what is there is not touched"
+
+
+def test_jobs_are_kept_until_their_stage_is_finished(tmp_path):
+    jobs = [tmp_path / f".{name}.job" for name in ("stage1", "stage2-round1")]
+    for folder in (tmp_path / "stage1", tmp_path / "init", *jobs):
+        folder.mkdir()
+    remove_unfinished(tmp_path)
+    assert [job.is_dir() for job in jobs] == [False, True]
+    (tmp_path / "init").rmdir()
+    remove_unfinished(tmp_path)
+    assert not jobs[1].is_dir(), "another recipe may claim the directory"
 
 
 def test_stage_2_of_nothing_is_refused(tmp_path):
