@@ -124,7 +124,7 @@ def _speakers(codec: Codec) -> tuple[int, int]:
     return codec.tokenizer.convert_tokens_to_ids("<|user|>"), codec.tokenizer.convert_tokens_to_ids("<|assistant|>")
 
 
-def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
+def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> Iterator[Sample]:
     """`count` screens, each followed by two copies of its lines in random order.
 
     A line can only be continued by finding its beginning on the screen; distances and counts do not help. This is the
@@ -132,17 +132,15 @@ def copying_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
     """
     tokenizer = codec.tokenizer
     user, assistant = _speakers(codec)
-    made = []
     for _ in range(count):
         lines = _screen(words, rng)
         copies = [line.text() for _ in range(2) for line in rng.sample(lines, len(lines))]
         texts = ["".join(line.text() for line in lines), "".join(copies)]
         screen, response = tokenizer(texts, add_special_tokens=False)["input_ids"]
-        made.append(Sample((user, *screen, assistant), (*response, codec.eos_id), ()))
-    return made
+        yield Sample((user, *screen, assistant), (*response, codec.eos_id), ())
 
 
-def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> list[Sample]:
+def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.Random) -> Iterator[Sample]:
     """`count` samples with one screen and `QUESTIONS` exchanges each. Only the responses have a loss."""
     tokenizer = codec.tokenizer
     user, assistant = _speakers(codec)
@@ -150,7 +148,6 @@ def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
     def ids(text: str) -> list[int]:
         return tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    made = []
     for _ in range(count):
         lines = _screen(words, rng)
         screen = "".join(line.text() for line in lines)
@@ -164,8 +161,7 @@ def reading_samples(words: Sequence[str], codec: Codec, count: int, rng: random.
             answer = [*ids(response), codec.eos_id]
             tail += question + answer
             trained += [False] * len(question) + [True] * len(answer)
-        made.append(Sample(tuple(prompt), tuple(tail), (), tuple(trained)))
-    return made
+        yield Sample(tuple(prompt), tuple(tail), (), tuple(trained))
 
 
 def goal_samples(

@@ -60,11 +60,11 @@ class SftRun(StageTrainer):
         codec = Codec.load(base)
         goals_wanted = self.recipe.sft.goal_samples and tiny.is_tiny(codec.tokenizer)
 
-        def copying() -> list[Sample]:
+        def copying() -> Iterator[Sample]:
             count = round(COPYING_SHARE * self.reading)
             return copying_samples(self.data.words, codec, count, random.Random(f"{self.seed}/copying"))
 
-        def reading() -> list[Sample]:
+        def reading() -> Iterator[Sample]:
             return reading_samples(self.data.words, codec, self.reading, random.Random(f"{self.seed}/reading"))
 
         def goals() -> Iterator[Sample]:

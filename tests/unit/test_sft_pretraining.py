@@ -34,7 +34,7 @@ def codec(tmp_path_factory) -> Codec:
 
 @pytest.fixture(scope="module")
 def made(codec):
-    return reading_samples(WORDS, codec, 300, random.Random(0))
+    return list(reading_samples(WORDS, codec, 300, random.Random(0)))
 
 
 def parts(codec: Codec, sample) -> tuple[str, list[tuple[str, str]]]:
