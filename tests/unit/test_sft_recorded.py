@@ -39,7 +39,13 @@ def recipe(folder: Path, suite: str = "androidworld", source: dict[str, object] 
     return Recipe(
         model=str(folder / "model"),
         suite={"type": suite, **where},
-        agent={"deadline_s": 3600.0, "screenshots": 1},
+        agent={
+            "deadline_s": 3600.0,
+            "screenshots": 1,
+            "layout": "compact",
+            "grounding": "mark",
+            "screen_style": "marks",
+        },
         sft={"reading_samples": 0, "batch_size": 4, "stage1_epochs": 0.3, "stage2_rounds": 1, "sources": sources} | sft,
     )
 
