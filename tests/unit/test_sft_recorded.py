@@ -19,6 +19,7 @@ from mobilerl.sft.sources.stream import hashed_split
 pytestmark = pytest.mark.usefixtures("one_thread")
 EPISODES, STEPS = 8, 40
 """Training episodes, and their steps: launch, tap, and finish with the goal, and the first two by instructions."""
+PROMPTS = {"layout": "compact", "grounding": "mark", "screen_style": "marks"}
 SAVE = '<think>save it</think><answer>do(action="Tap", element=<2>)</answer>'
 
 
