@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.base import (
     Action,
@@ -51,9 +50,7 @@ from mobilerl.policy.literals import read_call
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROMPT = """\
 # Setup
@@ -175,7 +172,7 @@ class AutoGLM(Published):
     prompt = PROMPT
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat.begin(self.prompt, policy)
         head = escape_tokens(task.instruction)
@@ -187,12 +184,12 @@ class AutoGLM(Published):
         chat.add("user", *shown(observation, policy), f"{head}\n\n{_screen_info(observation)}")
         return chat.messages, chat.images
 
-    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+    def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:
         """Rewrites an earlier response with all tags, as upstream does."""
         thought, code = _split(Published.write_recorded(self, turn, policy))
         return f"<think>{thought}</think><answer>{code}</answer>"
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         thought, code = _split(text)
         if not (_DO.match(code) or _FINISH.match(code)):
             raise GrammarError("there is no do(action=...) or finish(message=...)")
@@ -202,7 +199,7 @@ class AutoGLM(Published):
         name = text_of(call.arguments, "action") if call.name == "do" else call.name
         return Response(thought, self.action(name, call.arguments, screen, policy))
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think><answer>{self.code(action, screen, policy)}</answer>"
 
 

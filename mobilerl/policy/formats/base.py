@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mobilerl.envs.base import (
     COORD_MAX,
@@ -32,9 +32,7 @@ from mobilerl.policy.grammar import GrammarError, excerpt, quote
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import encodable, escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 Message = dict[str, Any]
 Point = tuple[int, int]
@@ -60,14 +58,14 @@ class Format(Protocol):
         """Stop strings of a response, besides the model's end token."""
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         """Builds messages for a Hugging Face chat template, and returns them with the PNGs of their image parts."""
 
-    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def parse(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         """Parses a response to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         """Writes the response that `parse` reads as `action`, to within a pixel. Raises ValueError if there is none."""
 
 
@@ -80,7 +78,7 @@ class Coordinates:
     clamped: bool = False
     """Whether a point beyond the right or bottom edge means the edge, as in agents that clamp."""
 
-    def size(self, screen: Screen, policy: ContextPolicy) -> Point:
+    def size(self, screen: Screen, policy: PromptSettings) -> Point:
         """Width and height of the screen in the format's units."""
         if self.per_screen:
             return self.per_screen, self.per_screen
@@ -114,7 +112,7 @@ class View:
 
     coordinates: Coordinates
     screen: Screen
-    policy: ContextPolicy
+    policy: PromptSettings
 
     def point(self, values: Any) -> Point:
         return self.coordinates.read(values, self.coordinates.size(self.screen, self.policy))
@@ -181,7 +179,7 @@ class Chat:
     images: list[bytes] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, system: str, policy: ContextPolicy) -> Chat:
+    def begin(cls, system: str, policy: PromptSettings) -> Chat:
         """A chat with the policy's system prompt, or `system` if it has none. An empty one is left out."""
         chat, prompt = cls(), system if policy.system_prompt is None else policy.system_prompt
         if prompt:
@@ -216,29 +214,29 @@ class Published:
     settings: Mapping[str, Any] = {}
     stop: tuple[str, ...] = ()
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         """Parses a response like `parse`, but raises GrammarError for bad text."""
         raise NotImplementedError
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         raise NotImplementedError
 
-    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def parse(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         try:
             return self.read(text, screen, policy)
         except GrammarError as problem:
             return Response(split_thought(text)[0], Invalid(str(problem)))
 
-    def action(self, name: str, arguments: Arguments, screen: Screen, policy: ContextPolicy) -> Action:
+    def action(self, name: str, arguments: Arguments, screen: Screen, policy: PromptSettings) -> Action:
         """Action of a response. Raises GrammarError if it is unknown or its arguments are wrong."""
         if name not in self.meaning:
             raise GrammarError(f'unknown action "{excerpt(name)}"')
         return self.meaning[name](arguments, View(self.coordinates, screen, policy))
 
-    def written(self, x: int, y: int, screen: Screen, policy: ContextPolicy) -> list[int]:
+    def written(self, x: int, y: int, screen: Screen, policy: PromptSettings) -> list[int]:
         return self.coordinates.write(x, y, self.coordinates.size(screen, policy))
 
-    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+    def code(self, action: Action, screen: Screen, policy: PromptSettings) -> str:
         """Writes an action by its template in `forms`. Raises ValueError if there is none."""
         if (form := self.forms.get(action.kind)) is None:
             raise ValueError(f"{action} has no written form")
@@ -258,7 +256,7 @@ class Published:
                 values = {"seconds": f"{seconds:g}"}
         return form.format(**values)
 
-    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+    def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:
         """The response of an earlier turn; a demonstrated one is written here, at the size at which the model sees
         it."""
         if turn.response:
@@ -269,11 +267,11 @@ class Published:
         except ValueError:
             return turn.summary
 
-    def said(self, turn: Turn, policy: ContextPolicy) -> str:
+    def said(self, turn: Turn, policy: PromptSettings) -> str:
         """The response of an earlier turn as shown in a prompt."""
         return escape_tokens(self.write_recorded(turn, policy))
 
-    def turns(self, chat: Chat, turns: Sequence[Turn], observation: Observation, policy: ContextPolicy) -> None:
+    def turns(self, chat: Chat, turns: Sequence[Turn], observation: Observation, policy: PromptSettings) -> None:
         """Adds earlier responses, the newest ones with their screenshots, and the current screenshot."""
         for left, turn in zip(range(len(turns), 0, -1), turns, strict=True):
             if left < policy.screenshots:
@@ -288,12 +286,12 @@ def calls_of(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(names)})\s*\((?=\s*(?:\)|\w+\s*=))", re.ASCII)
 
 
-def told(history: Sequence[Turn], policy: ContextPolicy) -> Sequence[Turn]:
+def told(history: Sequence[Turn], policy: PromptSettings) -> Sequence[Turn]:
     """The earlier turns that are shown in the prompt."""
     return history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
 
 
-def shown(observation: Observation, policy: ContextPolicy) -> tuple[Observation, ...]:
+def shown(observation: Observation, policy: PromptSettings) -> tuple[Observation, ...]:
     """The current observation if screenshots are shown, else nothing."""
     return (observation,) if policy.screenshots else ()
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import (
     Action,
@@ -53,9 +53,7 @@ from mobilerl.policy.literals import read_object
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Element, Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 _IN_BOX = re.compile(r"<\|begin_of_box\|>(?=\s*\{)")
 _MARKED = re.compile(r"Action:\s*(?:```\w*\s*)?(?=\{)")
@@ -106,7 +104,7 @@ class GLM(Published):
     """Makes the prompt of the instruction and the history."""
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat()
         if policy.system_prompt:
@@ -118,10 +116,10 @@ class GLM(Published):
         chat.add("user", *shown(observation, policy), self.prompt(escape_tokens(task.instruction), done))
         return chat.messages, chat.images
 
-    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+    def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:
         return _TAGS.sub("", split_thought(Published.write_recorded(self, turn, policy))[1]).strip()
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         thought, rest = split_thought(text)
         before, code = _split(rest)
         try:
@@ -133,11 +131,11 @@ class GLM(Published):
         action = self.action(text_of(arguments, "action_type"), arguments, screen, policy)
         return Response(thought or before, action)
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         code = json.dumps(self.arguments(action, screen, policy), ensure_ascii=False)
         return f"Memory: \nReason: {thought or ''}\nAction: {code}"
 
-    def arguments(self, action: Action, screen: Screen, policy: ContextPolicy) -> dict[str, Any]:
+    def arguments(self, action: Action, screen: Screen, policy: PromptSettings) -> dict[str, Any]:
         """Arguments of an action; a swipe becomes the nearest of four directions. Raises ValueError if it has none."""
 
         def box(x: int, y: int) -> list[list[int]]:

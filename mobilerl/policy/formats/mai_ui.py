@@ -12,16 +12,14 @@ src/mai_naivigation_agent.py at commit 4dd07b9. According to Tongyi-MAI/MobileWo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Observation, Swipe, Task
 from mobilerl.policy.formats.base import INFEASIBLE, Chat, Coordinates, Message, split_thought, told
 from mobilerl.policy.formats.mobile_use import MEANING, MobileUse
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROMPT = """\
 You are a GUI agent. You are given a task and your action history, with screenshots. You need to perform the next action to complete the task.
@@ -70,7 +68,7 @@ class MAIUI(MobileUse):
     }
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat.begin(self.prompt, policy)
         chat.add("user", escape_tokens(task.instruction))
@@ -80,7 +78,7 @@ class MAIUI(MobileUse):
     def thought(self, text: str) -> str:
         return split_thought(text)[0]
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"<thinking>\n{thought or ''}\n</thinking>\n{self.call(action, screen, policy)}"
 
     def arguments(self, action: Action, at: Callable[[int, int], list[int]]) -> dict[str, Any]:

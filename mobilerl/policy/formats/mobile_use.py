@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
 from mobilerl.policy.formats.base import (
@@ -28,9 +28,7 @@ from mobilerl.policy.grammar import GrammarError, excerpt
 from mobilerl.policy.literals import read_object
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy
+from mobilerl.policy.turns import PromptSettings
 
 ACTIONS = {
     "key": 'Perform a key event on the mobile device.\n    - This supports adb\'s `keyevent` syntax.\n    - Examples: "volume_up", "volume_down", "power", "camera", "clear".',
@@ -199,7 +197,7 @@ class MobileUse(Published):
     last_call = False
     """Whether the last of several calls counts, as in the published agent, or the first."""
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         arguments = read_arguments(find_call(text, self.last_call))
         return Response(self.thought(text), self.action(text_of(arguments, "action"), arguments, screen, policy))
 
@@ -207,7 +205,7 @@ class MobileUse(Published):
         """Thought in a response that has a call."""
         raise NotImplementedError
 
-    def call(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+    def call(self, action: Action, screen: Screen, policy: PromptSettings) -> str:
         """Writes the call that `read` reads as `action`. Raises ValueError if there is none."""
         return call_of(self.arguments(action, lambda x, y: self.written(x, y, screen, policy)), self.separators)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Tap, Task, Type, Wait
 from mobilerl.policy.formats.base import (
@@ -38,9 +38,7 @@ from mobilerl.policy.literals import Written, read_call
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROMPT = """\
 You are a GUI agent. You are given a task and your action history, with screenshots. You need to perform the next action to complete the task. 
@@ -168,7 +166,7 @@ class UITars(Published):
     prompt = PROMPT
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat()
         prompt = self.prompt if policy.system_prompt is None else policy.system_prompt
@@ -180,11 +178,11 @@ class UITars(Published):
     def instruction(self, text: str) -> str:
         return text
 
-    def said(self, turn: Turn, policy: ContextPolicy) -> str:
+    def said(self, turn: Turn, policy: PromptSettings) -> str:
         response = escape_tokens(_TOKENS.sub("", self.write_recorded(turn, policy)))
         return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", response)
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         """Reads the last "Action:", as upstream, and the first of several actions in it, which it runs in turn.
 
         As in UI-TARS-desktop, a response may be only the action.
@@ -198,7 +196,7 @@ class UITars(Published):
         call = read_action(text[marked[-1].end() :])
         return Response(thought.strip(), self.action(call.name, call.arguments, screen, policy))
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"Thought: {thought or ''}\nAction: {self.code(action, screen, policy)}"
 
 

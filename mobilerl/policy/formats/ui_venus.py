@@ -10,7 +10,6 @@ repository has no license file, and its README limits it to research and educati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.base import (
     Action,
@@ -49,9 +48,7 @@ from mobilerl.policy.literals import Written, read_call
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROMPT = """\
 You operate a phone through its screen. From the task, the steps taken so far and the current screenshot, choose the \
@@ -134,7 +131,7 @@ class UIVenus(Published):
     settings = {"screenshots": 1, "history_steps": 5, "max_new_tokens": 2048}
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         """Builds the prompt. As upstream, steps are counted from the first one shown."""
         chat = Chat()
@@ -145,18 +142,18 @@ class UIVenus(Published):
         chat.add("user", asked, *shown(observation, policy))
         return chat.messages, chat.images
 
-    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+    def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:
         response = Published.write_recorded(self, turn, policy)
         return f"<think>{tagged(response, 'think')}</think><action>{tagged(response, 'action')}</action>"
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         call = _call(text)
         return Response(tagged(text, "think"), self.action(call.name, call.arguments, screen, policy))
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think>\n<action>{self.code(action, screen, policy)}</action>"
 
-    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+    def code(self, action: Action, screen: Screen, policy: PromptSettings) -> str:
         return "Finished(content='')" if action == Finish("") else Published.code(self, action, screen, policy)
 
 
