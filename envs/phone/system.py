@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from mobilerl.envs.phone.default_settings import DEFAULT_SETTINGS
 from mobilerl.envs.phone.display import Display, tablet_density
@@ -25,6 +27,15 @@ NIGHT_MODES = {"auto": "0", "no": "1", "yes": "2", "custom_schedule": "3"}
 
 LOCATION = (-122.084, 37.422)
 """Longitude and latitude in degrees at which an emulator starts."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A phone call. `state` is one of Android's call states (`telephony.IDLE` and so on)."""
+
+    number: str
+    state: int
+    outgoing: bool
 
 
 class System:
@@ -55,6 +66,11 @@ class System:
         self.held = 0
         """Quarter turns, counterclockwise, in which the phone is held."""
         self.awake = True
+        self.call: Call | None = None
+        self.calls: list[dict[str, Any]] = []
+        """The call log."""
+        self.notifications: dict[str, tuple[str, str]] = {}
+        """Title and text of what was posted, by its tag; unread messages are notifications of their own."""
 
     @property
     def rotation(self) -> int:

@@ -10,8 +10,7 @@ from typing import Any
 
 from mobilerl.cli.evaluation_recipe import evaluation_recipe
 from mobilerl.cli.options import add_config
-from mobilerl.suites.base import eval_commands
-from mobilerl.suites.command import EvalCommand
+from mobilerl.suites.command import EvalCommand, eval_commands
 from mobilerl.system.terminal import say
 from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
 

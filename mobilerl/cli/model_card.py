@@ -17,7 +17,7 @@ from mobilerl.eval.report import percent
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.models.hub_names import is_hub_id
 from mobilerl.policy.formats.choice import published_name
-from mobilerl.suites.base import eval_commands
+from mobilerl.suites.command import eval_commands
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.viewer.evaluations import evaluations_of
 

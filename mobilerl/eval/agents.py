@@ -10,8 +10,8 @@ from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actions import candidates
 from mobilerl.policy.actor import Actor, Decision, scripted
-from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 
 SCRIPTED = ("expert", "noop", "finish", "random")
 CONSTANT: dict[str, Action] = {"noop": Wait(), "finish": Finish()}

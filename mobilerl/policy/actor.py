@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from mobilerl.envs.base import Action, Invalid, Observation, Task
-from mobilerl.policy.context import ContextPolicy, Message, Turn, build_messages
+from mobilerl.policy.context import ContextPolicy, build_messages
+from mobilerl.policy.formats.base import Message
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 from mobilerl.policy.unreadable import Why, explained
 from mobilerl.records import Completion
 from mobilerl.records.engine import Sampling

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from mobilerl.envs.base import Action, Observation, Tap, Task, Type
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.policy.actions import describe
-from mobilerl.policy.context import ContextPolicy, Turn, build_messages
+from mobilerl.policy.context import ContextPolicy, build_messages
 from mobilerl.policy.screen import Box, Screen, parse_screen
+from mobilerl.policy.turns import Turn
 from mobilerl.policy.unreadable import explained
 from mobilerl.reachagent.actions import PageAction, from_device
 from mobilerl.reachagent.graph import PageGraph

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from mobilerl.config import AgentSection
 from mobilerl.envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
 from mobilerl.policy.actor import Actor
-from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import parse_screen
+from mobilerl.policy.turns import Turn
 from mobilerl.records import Status, Step, Trajectory
 from mobilerl.rollout.reward import checked
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from mobilerl.envs.base import Action, Invalid, LongPress, Observation, Tap, Task
 from mobilerl.policy.actions import describe, format_response
-from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen, parse_screen
+from mobilerl.policy.turns import Turn
 from mobilerl.sft.samples import ExpertStep
 from mobilerl.sft.sources.report import Counts
 

@@ -29,8 +29,8 @@ from mobilerl.eval.run import run_tasks
 from mobilerl.judge.scorer import Scorer
 from mobilerl.models import tiny
 from mobilerl.policy.actor import Decision, scripted
-from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 from mobilerl.records import Group, TrainingSample
 from mobilerl.records.engine import Request, Sampling
 from mobilerl.rollout.collector import Collector, CollectorSettings

@@ -10,8 +10,8 @@ from mobilerl.envs.base import Finish, Observation, Task, Wait
 from mobilerl.envs.phone.tasks.base import Admin
 from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actor import Decision, scripted
-from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 
 
 class ExpertActor:

@@ -29,11 +29,12 @@ from mobilerl.envs.base import (
     Wait,
 )
 from mobilerl.envs.phone.tasks.base import INFEASIBLE
-from mobilerl.policy.context import ContextPolicy, Turn, build_messages, make_context, prompt_hash
+from mobilerl.policy.context import ContextPolicy, build_messages, make_context, prompt_hash
 from mobilerl.policy.formats import FORMATS, base
 from mobilerl.policy.formats.choice import published_name, recognized, with_format
 from mobilerl.policy.formats.pixels import LEAST, MOST, qwen_size
 from mobilerl.policy.screen import Element, Screen
+from mobilerl.policy.turns import Turn
 
 W, H = 1080, 2400
 FIELD = Element(1, "EditText", ("click", "edit"), ("focused",), "Name", (100, 100, 900, 200), 0)

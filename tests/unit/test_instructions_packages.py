@@ -13,7 +13,8 @@ from mobilerl.envs.instructions.packages import named
 from mobilerl.envs.instructions.tasks import Instruction, make_task
 from mobilerl.models import tiny
 from mobilerl.suites import fleet
-from mobilerl.suites.base import device_warnings, eval_command, make_suite
+from mobilerl.suites.base import device_warnings, make_suite
+from mobilerl.suites.command import eval_command
 
 SETTINGS = "com.android.settings"
 FILE = f"""

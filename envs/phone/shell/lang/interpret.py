@@ -7,7 +7,6 @@ from operator import methodcaller
 from typing import get_args
 
 from mobilerl.envs.phone.phone import Phone
-from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.android import COMMANDS, run_command
 from mobilerl.envs.phone.shell.command import Failure
 from mobilerl.envs.phone.shell.lang import syntax
@@ -44,7 +43,7 @@ class Interpreter:
         """Whether the script ended with `exit`."""
         self._substituted = 0
         """Exit code of the last command substitution in the current command."""
-        self.expand = Expander(self)
+        self.expand = Expander(phone, state, budget, self.substitute)
 
     # --- scripts -----------------------------------------------------------------------------------------------
 
@@ -92,11 +91,6 @@ class Interpreter:
         self.budget.spend(3)
         self._substituted = self.isolated(lambda inner: inner.run(body), {**self.streams, 1: sink})
         return to_text(bytes(sink.data)).replace("\0", "")
-
-    def folders(self) -> dict[str, list[str]]:
-        """The names in every folder of the phone."""
-        self.budget.spend(len(self.phone.files) >> 4)
-        return files.folders(self.phone)
 
     # --- nodes -------------------------------------------------------------------------------------------------
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import getopt
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.command import Failure
 from mobilerl.envs.phone.shell.lang.escapes import to_bytes, to_text
-from mobilerl.envs.phone.shell.lang.state import Source
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
+from mobilerl.envs.phone.shell.lang.state import Context, Source
 
 MISSING = "No such file or directory"
 Flags = dict[str, str]
@@ -25,7 +21,7 @@ Flags = dict[str, str]
 class Call:
     """One call of a program: its arguments, its exit code, and the shell with the phone, current folder and streams."""
 
-    shell: Interpreter
+    shell: Context
     name: str
     words: list[str]
     code: int = 0
