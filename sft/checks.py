@@ -20,8 +20,8 @@ from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.sft.pretraining import PRETRAINING_BATCH_SIZE
 from mobilerl.sft.sources.stream import open_sources
 from mobilerl.system.terminal import say
-from mobilerl.train.checkpoint_files import check_files
-from mobilerl.train.dry_run import check_writable, print_recipe
+from mobilerl.training.checkpoint_files import check_files
+from mobilerl.training.dry_run import check_writable, print_recipe
 
 CONFIGS = RECIPES / "deepspeed"
 

@@ -39,8 +39,8 @@ from mobilerl.sft.samples import ExpertStep, Sample, encode, encode_all
 from mobilerl.sft.trainer import LogCallback, TrainingJob, train
 from mobilerl.system.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.system.terminal import header, progress_bar, say
-from mobilerl.train.announcements import next_commands
-from mobilerl.train.tracking import Tracker, read_metrics
+from mobilerl.training.announcements import next_commands
+from mobilerl.training.tracking import Tracker, read_metrics
 
 STAGES = (1, 2)
 FOLDERS = ("init", "copying", "reading", "goals", "stage1", "stage2-round*", "final")

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from mobilerl.config import ConfigError, Recipe, read_saved
 from mobilerl.config.reading import CONFIG_FILE
-from mobilerl.train.starts import STARTS_FILE
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.starts import STARTS_FILE
+from mobilerl.training.tracking import read_metrics
 
 IN_HEAD = ("model", "train.seed")
 """Settings that the head of the page names in any case."""

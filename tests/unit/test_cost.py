@@ -11,8 +11,8 @@ import pytest
 
 from mobilerl.config import load_recipe
 from mobilerl.engines.registry import engine_kind
-from mobilerl.train import cost
-from mobilerl.train.cost import CostTracker
+from mobilerl.training import cost
+from mobilerl.training.cost import CostTracker
 
 
 class Fleet:

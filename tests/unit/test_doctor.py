@@ -21,7 +21,7 @@ from mobilerl.doctor import machine, packages, storage
 from mobilerl.doctor.examine import examine
 from mobilerl.engines.registry import engine_kind
 from mobilerl.models import tiny
-from mobilerl.train.disk import disk
+from mobilerl.training.disk import disk
 
 VERL = ("--engine.type", "verl")
 

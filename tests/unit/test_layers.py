@@ -18,7 +18,7 @@ LAYERS = (
     ("mobilerl.benchmarks", "mobilerl.adapters", "mobilerl.api", "mobilerl.doctor", "mobilerl.viewer"),
     ("mobilerl.reachagent",),
     ("mobilerl.sft",),
-    ("mobilerl.train",),
+    ("mobilerl.training",),
     ("mobilerl.suites",),
     ("mobilerl.eval",),
     ("mobilerl.rollout", "mobilerl.algorithms"),

@@ -19,10 +19,10 @@ from made_groups import make_task
 
 from mobilerl.config import Recipe
 from mobilerl.records import Group
-from mobilerl.train import workers as module
-from mobilerl.train.unguarded import UNGUARDED
-from mobilerl.train.worker_process import WorkerResult
-from mobilerl.train.workers import MAX_DEATHS, RolloutWorkers, WorkerError
+from mobilerl.training import workers as module
+from mobilerl.training.unguarded import UNGUARDED
+from mobilerl.training.worker_process import WorkerResult
+from mobilerl.training.workers import MAX_DEATHS, RolloutWorkers, WorkerError
 
 TASKS = [make_task(name) for name in "abc"]
 MORE_THAN_A_PIPE_HOLDS = 4 * 2**20

@@ -13,7 +13,7 @@ from ports import free_port
 from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.sft.distributed import Cluster
 from mobilerl.sft.run import SftRun, run
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 STEPS = {"copying": (20,), "reading": (20, 40), "stage1": (20, 40, 60), "stage2-round1": (20,), "stage2-round2": (20,)}
 """Steps at which the stages report."""

@@ -13,9 +13,9 @@ from made_groups import make_task, make_trajectory
 from mobilerl.config import CurriculumSection
 from mobilerl.envs.base import InfraError
 from mobilerl.records import Cause, Group, LostGroup
-from mobilerl.train import source as source_module
-from mobilerl.train.source import AsyncSource, PipelinedSource, take_some
-from mobilerl.train.tasks import TaskSampler
+from mobilerl.training import source as source_module
+from mobilerl.training.source import AsyncSource, PipelinedSource, take_some
+from mobilerl.training.tasks import TaskSampler
 
 
 class FakeCollector:

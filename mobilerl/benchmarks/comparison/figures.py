@@ -20,7 +20,7 @@ from mobilerl.eval.report import read_results
 from mobilerl.eval.statistics import Interval, wilson_interval
 from mobilerl.reachagent.metrics import MEASURES
 from mobilerl.records import Status
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 SFT = "sft"
 RESULTS = Path("eval", "sim", "results.json")

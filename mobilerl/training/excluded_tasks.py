@@ -23,7 +23,7 @@ class SetAside:
     free_reward: bool = False
 
 
-class TaskLosses:
+class ExcludedTasks:
     """Excludes a task after `limit` consecutive lost groups (0: never), and immediately if its reward is free.
 
     A group lost through the task's own fault counts immediately. Groups lost to devices count, as one, only once a

@@ -102,7 +102,7 @@ class _WorkerState:
         from mobilerl.engines.registry import make_engine
         from mobilerl.suites.base import make_suite
         from mobilerl.suites.fleet import fleet_type, make_devices
-        from mobilerl.train.setup import make_collector
+        from mobilerl.training.setup import make_collector
 
         self._index = part.index
         settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})

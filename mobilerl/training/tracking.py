@@ -17,10 +17,10 @@ from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.records import Trajectory
 from mobilerl.records.drawing import draw_episode
 from mobilerl.system.atomic_files import write_atomic
-from mobilerl.train.interrupt import Stopped
-from mobilerl.train.mirror import End, Level, Mirror
-from mobilerl.train.mirrors import open_mirrors
-from mobilerl.train.starts import STARTS_FILE, describe_start
+from mobilerl.training.interrupt import Stopped
+from mobilerl.training.mirror import End, Level, Mirror
+from mobilerl.training.mirrors import open_mirrors
+from mobilerl.training.starts import STARTS_FILE, describe_start
 
 SKIPPED = "train/skipped_steps"
 LEVELS: dict[End, Level] = {"finished": "INFO", "stopped": "WARN", "failed": "ERROR"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mobilerl.config import Recipe
 from mobilerl.suites.fleet import fleet_type
-from mobilerl.train.run_log import KEPT
+from mobilerl.training.run_log import KEPT
 
 GB = 1e9
 STEPS = 10

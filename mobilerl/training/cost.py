@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mobilerl.config import ConfigError
 from mobilerl.system.atomic_files import write_atomic
-from mobilerl.train.source import Collectors
+from mobilerl.training.source import Collectors
 
 COST_FILE = "cost.json"
 HOURS = ("device_hours", "device_busy_hours", "gpu_hours")

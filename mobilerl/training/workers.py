@@ -29,8 +29,8 @@ from mobilerl.envs.base import DeviceEvent, DeviceReport, Task
 from mobilerl.records import Group, LostGroup
 from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
 from mobilerl.system.child_processes import signals_held
-from mobilerl.train import unguarded, worker_process
-from mobilerl.train.worker_process import Assignment, WorkerResult
+from mobilerl.training import unguarded, worker_process
+from mobilerl.training.worker_process import Assignment, WorkerResult
 
 if TYPE_CHECKING:
     from mobilerl.engines.local import LocalEngine

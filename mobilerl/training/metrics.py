@@ -10,7 +10,7 @@ from statistics import fmean
 from mobilerl.envs.base import Invalid
 from mobilerl.policy.unreadable import Why
 from mobilerl.records import Group, Status
-from mobilerl.train.source import Collectors
+from mobilerl.training.source import Collectors
 
 LEARNED = (
     "train/loss",
