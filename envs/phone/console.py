@@ -105,8 +105,7 @@ class Console:
             case ["sms", "send", number, *text] if text:
                 return self._sms(number, line.split(None, 3)[3])
             case ["rotate"]:
-                self.phone.held = (self.phone.held + 1) % 4
-                self.phone.changed()
+                self.phone.turn()
                 return ""
             case ["gsm", "call", number]:
                 telephony.ring(self.phone, number)
@@ -140,7 +139,7 @@ class Console:
             raise Ko("argument is not a number") from None
         if not (-180 <= place[0] <= 180 and -90 <= place[1] <= 90):
             raise Ko("invalid longitude or latitude")
-        self.phone.location = place
+        self.phone.set_location(*place)
         return ""
 
     def _sms(self, number: str, text: str) -> str:

@@ -54,6 +54,14 @@ class Phone(Host):
         self._clock = now - timedelta(seconds=self.inputs)
         self.changed()
 
+    def set_location(self, longitude: float, latitude: float) -> None:
+        self.location = longitude, latitude
+
+    def turn(self) -> None:
+        """Turns the phone by a quarter, counterclockwise."""
+        self.held = (self.held + 1) % 4
+        self.changed()
+
     def reset(
         self, seed: int, popup_rate: float = 0.0, generated: Sequence[int] = (), languages: Sequence[str] = ("en",)
     ) -> None:

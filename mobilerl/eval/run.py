@@ -40,7 +40,7 @@ async def run_tasks(
     # A task keeps its number when the evaluation is resumed.
     left = {f"{prefix}-{number:03d}": task for number, task in enumerate(tasks) if not done(task)}
     count = len(tasks) - len(left)
-    collector.tell(lambda event: say(str(event), stderr=True))
+    collector.on_event(lambda event: say(str(event), stderr=True))
     with progress_bar("tasks evaluated", count) as show:
         show(count, len(tasks))
         async with collector:

@@ -101,7 +101,7 @@ class Collector:
         greedy: Actor | None = None,
     ) -> None:
         self.pool: Devices = FixedDevices(devices) if isinstance(devices, Sequence) else devices
-        self.pool.changed = self._pump
+        self.pool.on_change(self._pump)
         self.actor, self.settings = actor, settings
         self.greedy = greedy or actor
         """Actor of the episodes of `evaluate`."""
@@ -112,7 +112,7 @@ class Collector:
         self.last_fault = ""
         """Reason of the last failed episode."""
         self.lost: list[LostGroup] = []
-        """Lost groups in the order in which they ended; the caller clears the list after handling them."""
+        """Lost groups in the order in which they ended, until they are taken (`take_lost`)."""
         self._unevaluated: set[str] = set()
         """Tasks of which a lost episode of `evaluate` was reported."""
         self._changed, self._scorer = changed, scorer
@@ -161,9 +161,14 @@ class Collector:
     def report(self) -> list[DeviceReport]:
         return self.pool.report()
 
-    def tell(self, happened: Callable[[DeviceEvent], None]) -> None:
-        """Passes what happens to devices to `happened` from now on."""
-        self.pool.happened = happened
+    def on_event(self, happened: Callable[[DeviceEvent], None]) -> None:
+        """Calls `happened` from now on with what happens to devices."""
+        self.pool.on_event(happened)
+
+    def take_lost(self) -> list[LostGroup]:
+        """Removes the lost groups and returns them."""
+        taken, self.lost = self.lost, []
+        return taken
 
     def judged(self) -> Mapping[str, float]:
         """Cumulative requests and tokens of the judge; {} without one."""

@@ -10,6 +10,7 @@ import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -82,7 +83,7 @@ def evaluate(
     keep = keep or audited
     past = read_journal(out)
     if replace and past.results is not None and (past.results["protocol"] != protocol or is_server(model)):
-        past.results = None  # a server does not tell whether its weights have changed
+        past = replace_fields(past, results=None)  # a server does not tell whether its weights have changed
     past.check(protocol, "or add --replace")
     if past.results is not None and _is_complete(past.results, out, keep):
         hint = "; add --replace if the server has other weights now" if is_server(model) else ""

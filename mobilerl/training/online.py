@@ -112,7 +112,7 @@ class OnlineTrainer:
                 view.say(f"{self.run_dir} is finished: {self._why_done()}\n{self._what_next()}")
                 return
             collector, source = make_group_source(self._opened, self.engine, self.sampler, self.rng, self.devices)
-            collector.tell(lambda event: view.say(str(event)))
+            collector.on_event(lambda event: view.say(str(event)))
             nothing = NothingToLearn(view.say)
             watch = IterationWatch(collector, ahead=self.recipe.rollout.max_staleness > 0)
             if state.saved_iteration is None and self.algorithm.stored_trajectories:

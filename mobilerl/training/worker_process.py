@@ -111,7 +111,7 @@ class _WorkerState:
         self.engine = make_engine(newest or recipe.model, settings, recipe.rollout.temperature)
         in_process = fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process
         self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), in_process, part.of)
-        self.collector.tell(notes.send)
+        self.collector.on_event(notes.send)
         self._notes, self._started = notes, False
 
     @asynccontextmanager
@@ -142,7 +142,7 @@ class _WorkerState:
         before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.judged()
         async with self._counting():
             groups = await self._played(order)
-        lost, self.collector.lost = tuple(self.collector.lost), []
+        lost = tuple(self.collector.take_lost())
         return WorkerResult(
             tuple(groups),
             self.collector.counts - before,

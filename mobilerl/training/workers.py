@@ -51,7 +51,7 @@ class WorkerError(RuntimeError):
 class RolloutWorkers:
     """Collects for one learner in `recipe.rollout.workers` processes. Use it as an async context manager.
 
-    It has the part of `Collector`'s interface that the training loop uses: `collect`, `counts`, `lost`, `busy_s`,
+    It has the part of `Collector`'s interface that the training loop uses: `collect`, `counts`, `take_lost`, `busy_s`,
     `devices`. An assignment that a worker does not finish adds nothing to the counts.
     """
 
@@ -98,9 +98,14 @@ class RolloutWorkers:
         """Reports of all workers' devices, as of each worker's last collection."""
         return list(self._devices.values())
 
-    def tell(self, happened: Callable[[DeviceEvent], None]) -> None:
+    def on_event(self, happened: Callable[[DeviceEvent], None]) -> None:
         """As in `Collector`; `happened` is called in other threads."""
         self._happened = happened
+
+    def take_lost(self) -> list[LostGroup]:
+        """As in `Collector`."""
+        taken, self.lost = self.lost, []
+        return taken
 
     def _pass_on(self, event: DeviceEvent) -> None:
         self._happened(event)

@@ -89,7 +89,7 @@ async def test_a_killed_worker_is_replaced_by_one_with_the_weights_of_the_order(
 
 async def test_what_happens_to_devices_in_workers_is_told_at_once(stand_ins):
     told: list[str] = []
-    stand_ins.tell(lambda event: told.append(str(event)))
+    stand_ins.on_event(lambda event: told.append(str(event)))
     async with stand_ins as workers:
         await workers.collect(TASKS, "1")
         async with asyncio.timeout(60):

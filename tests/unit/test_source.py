@@ -31,6 +31,10 @@ class FakeCollector:
         """Label, task, and the version that samples it once a device has started it."""
         self.most_open = 0
 
+    def take_lost(self):
+        taken, self.lost = self.lost, []
+        return taken
+
     async def dispatch(self, task, label, size=None):
         self.labels.append(label)
         self.open.append((label, task, None))
@@ -95,7 +99,6 @@ class FakeWorkers:
     def __init__(self) -> None:
         self.version = 0
         self.asked: list[tuple[str, int]] = []
-        self.lost: list[LostGroup] = []
 
     async def play(self, tasks, prefix):
         self.asked.append((prefix, self.version))
@@ -105,6 +108,9 @@ class FakeWorkers:
 
     def take(self, answers):
         return answers
+
+    def take_lost(self):
+        return []
 
 
 def test_workers_collect_the_next_iteration_during_the_update():
