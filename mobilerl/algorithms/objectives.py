@@ -26,7 +26,7 @@ def aride(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
     return aride_loss(micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights)
 
 
-def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:
+def make_clipped_objective(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:
     """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference.
 
     With `unclipped_replay`, the ratios of replayed samples have no upper limit.
@@ -69,7 +69,7 @@ def with_rollout_gap(objective: Objective) -> Objective:
     def measured(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
         loss, metrics = objective(micro)
         with torch.no_grad():
-            fresh = micro.mask.bool() & ~micro.older.unsqueeze(1)
+            fresh = micro.mask.bool() & ~micro.off_policy.unsqueeze(1)
             gap = (micro.logp.exp() - micro.rollout_logp.exp()).abs()
             sums = {
                 PROB_DIFF: gap.masked_fill(~fresh, 0.0).max(),

@@ -12,7 +12,7 @@ from mobilerl.policy.context import ContextPolicy, build_messages
 from mobilerl.policy.formats.base import Message
 from mobilerl.policy.screen import Screen
 from mobilerl.policy.turns import Turn
-from mobilerl.policy.unreadable import Why, explained
+from mobilerl.policy.unreadable import Why, explain_unreadable
 from mobilerl.records import Completion
 from mobilerl.records.engine import Sampling
 
@@ -64,7 +64,7 @@ class ModelActor:
         messages, images = prompt
         completion = await self.policy.act(messages, images, self.sampling, key)
         response = self.context.parse(completion.text, screen)
-        action = explained(response.action, completion, self.sampling.max_new_tokens)
+        action = explain_unreadable(response.action, completion, self.sampling.max_new_tokens)
         return Decision(action, response.thought, completion, tuple(images))
 
     async def _prompt(

@@ -141,7 +141,7 @@ class _WorkerState:
         torch.manual_seed(order.seed)
         before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.judged()
         async with self._counting():
-            groups = await self._played(order)
+            groups = await self._play(order)
         lost = tuple(self.collector.take_lost())
         return WorkerResult(
             tuple(groups),
@@ -150,11 +150,11 @@ class _WorkerState:
             {name: value - judged[name] for name, value in self.collector.judged().items()},
             self.collector.status(),
             self.collector.last_fault,
-            tuple(self._named(d) for d in self.collector.report()),
+            tuple(self._add_worker(d) for d in self.collector.report()),
             lost,
         )
 
-    async def _played(self, order: Assignment) -> list[Group]:
+    async def _play(self, order: Assignment) -> list[Group]:
         if order.evaluate:
             prefix = order.jobs[0][0].rpartition("-")[0]
             return await self.collector.evaluate([task for _, task in order.jobs], f"{prefix}.{self._index}")
@@ -162,6 +162,6 @@ class _WorkerState:
             await self.collector.dispatch(task, group_id)
         return [group async for group in self.collector.ready(len(order.jobs))]
 
-    def _named(self, report: DeviceReport) -> DeviceReport:
+    def _add_worker(self, report: DeviceReport) -> DeviceReport:
         """Adds the worker's index to the device's place, since every worker counts its places from 0."""
         return replace(report, place=f"{self._index}.{report.place}") if report.place.isdecimal() else report

@@ -17,7 +17,7 @@ import ray
 import torch
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
-from mobilerl.algorithms.objectives import clipped
+from mobilerl.algorithms.objectives import make_clipped_objective
 from mobilerl.benchmarks.gpu.report import Report
 from mobilerl.benchmarks.gpu.serving import (
     MAX_PIXELS,
@@ -25,7 +25,7 @@ from mobilerl.benchmarks.gpu.serving import (
     measure_speed,
     requests,
     signal_group,
-    timed,
+    time_block,
     with_advantages,
     write_model,
 )
@@ -41,21 +41,21 @@ SETTINGS = EngineSection(
     type="verl", learning_rate=1e-6, warmup_steps=0, micro_batch_tokens=8192, max_pixels=MAX_PIXELS
 )
 SAMPLES, STEPS, ITERATIONS = 96, 2, 2
-OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
+OBJECTIVE = make_clipped_objective(AdaGRPOSection(type="adagrpo").loss)
 MODEL, CHECKPOINT, KEPT = "verl-model", "verl-checkpoint", "verl-logprobs.json"
 
 
 def run(report: Report) -> None:
     gpu = torch.cuda.is_available()
     write_model("0.35B" if gpu else "tiny", report.folder / MODEL)
-    with timed(report, "start to the first samples"):
+    with time_block(report, "start to the first samples"):
         engine = start(report.folder / MODEL)
         rows = full_size_rows(engine.codec, SAMPLES if gpu else 4)
         engine.generate(requests(rows, 1, 2))
     for number in range(ITERATIONS):
         check_agreement(report, f"version {number}", engine, rows)
         learn(report, engine, rows)
-        with timed(report, "publish"):
+        with time_block(report, "publish"):
             engine.publish()
     measure_speed(report, engine, rows, (1, 16, 64) if gpu else (1, 4))
     _save(report, engine, rows)
@@ -79,7 +79,7 @@ def _rehearse() -> tuple[str, ...]:
 
 def learn(report: Report, engine: Engine, rows: Sequence[TrainingSample]) -> None:
     """An update of an iteration: log-probabilities of all samples, then optimizer steps of equal parts of them."""
-    with timed(report, f"{type(engine).__name__}: update of {len(rows)} samples in {STEPS} steps") as found:
+    with time_block(report, f"{type(engine).__name__}: update of {len(rows)} samples in {STEPS} steps") as found:
         began = time.perf_counter()
         batch = with_advantages(rows, engine.logprobs(rows))
         found["logprobs_s"] = time.perf_counter() - began
@@ -97,7 +97,7 @@ def _signal(report: Report, engine: VerlEngine, rows: Sequence[TrainingSample]) 
 
 
 def _save(report: Report, engine: VerlEngine, rows: Sequence[TrainingSample]) -> None:
-    with timed(report, "checkpoint"):
+    with time_block(report, "checkpoint"):
         (report.folder / CHECKPOINT).mkdir()
         engine.save(report.folder / CHECKPOINT)
     kept = {"process": os.getpid(), "logprobs": engine.logprobs(rows)}

@@ -32,18 +32,18 @@ from mobilerl.envs.base import (
 from mobilerl.policy.formats.base import (
     BOX_TOKENS,
     NOBODY,
+    ActionReader,
     Arguments,
     Chat,
     Coordinates,
-    Meaning,
     Message,
     Published,
-    does,
+    ignore_arguments,
     number,
-    shown,
+    select_screens,
+    select_turns,
     split_thought,
     text_of,
-    told,
 )
 from mobilerl.policy.grammar import GrammarError
 from mobilerl.policy.literals import read_call
@@ -128,21 +128,21 @@ output in <think> part.
 - Generate execution code strictly according to format requirements.
 """
 
-MEANING: dict[str, Meaning] = {
+ACTION_READERS: dict[str, ActionReader] = {
     "Tap": lambda a, at: Tap(*at.point(a.get("element"))),
     "Long Press": lambda a, at: LongPress(*at.point(a.get("element"))),
     "Swipe": lambda a, at: at.drag(a.get("start"), a.get("end")),
     "Type": lambda a, _: Type(text_of(a, "text")),
     "Type_Name": lambda a, _: Type(text_of(a, "text")),
     "Launch": lambda a, _: Launch(text_of(a, "app")),
-    "Back": does(Back()),
-    "Home": does(Home()),
-    "Enter": does(Enter()),
+    "Back": ignore_arguments(Back()),
+    "Home": ignore_arguments(Home()),
+    "Enter": ignore_arguments(Enter()),
     "Wait": lambda a, _: Wait(_seconds(a)),
-    "Note": does(Wait(0.0)),  # upstream does nothing
-    "Call_API": does(Wait(0.0)),
-    "Take_over": does(Invalid(NOBODY)),
-    "Interact": does(Invalid(NOBODY)),
+    "Note": ignore_arguments(Wait(0.0)),  # upstream does nothing
+    "Call_API": ignore_arguments(Wait(0.0)),
+    "Take_over": ignore_arguments(Invalid(NOBODY)),
+    "Interact": ignore_arguments(Invalid(NOBODY)),
     "finish": lambda a, _: Finish(text_of(a, "message") if "message" in a else ""),
 }
 _FINISH = re.compile(r"\bfinish\s*\(\s*(?:message\s*=|\))", re.ASCII)  # \b: also after a letter of another script
@@ -166,7 +166,7 @@ FORMS = {
 
 class AutoGLM(Published):
     coordinates = Coordinates(1000)
-    meaning = MEANING
+    readers = ACTION_READERS
     forms, point_form = FORMS, "[{},{}]"
     settings = {"screenshots": 1, "max_new_tokens": 3000}
     prompt = PROMPT
@@ -176,12 +176,12 @@ class AutoGLM(Published):
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat.begin(self.prompt, policy)
         head = escape_tokens(task.instruction)
-        turns = told(history, policy)
+        turns = select_turns(history, policy)
         for turn in turns:
             chat.add("user", f"{head}\n\n{_screen_info(turn.observation)}")
-            chat.add("assistant", self.said(turn, policy))
+            chat.add("assistant", self.render_turn(turn, policy))
             head = "** Screen Info **"
-        chat.add("user", *shown(observation, policy), f"{head}\n\n{_screen_info(observation)}")
+        chat.add("user", *select_screens(observation, policy), f"{head}\n\n{_screen_info(observation)}")
         return chat.messages, chat.images
 
     def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:

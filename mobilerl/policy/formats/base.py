@@ -90,7 +90,7 @@ class Coordinates:
 
         Models that count from 0 to 999 also write 1000 for the right and the bottom edge.
         """
-        numbers = [number(value) for value in _listed(values)]
+        numbers = [number(value) for value in _list_values(values)]
         if len(numbers) not in (2, 4):
             raise GrammarError("a point must be written as two numbers")
         middle = (numbers[0] + numbers[-2]) / 2, (numbers[1] + numbers[-1]) / 2
@@ -134,16 +134,16 @@ class View:
 
 
 Arguments = Mapping[str, Any]
-Meaning = Callable[[Arguments, View], Action]
+ActionReader = Callable[[Arguments, View], Action]
 """Maps the arguments of an action in a response to our action."""
 
 
-def does(action: Action) -> Meaning:
-    """Meaning of an action without arguments or, with an Invalid, of one that has no counterpart."""
+def ignore_arguments(action: Action) -> ActionReader:
+    """Reader of an action without arguments or, with an Invalid, of one that has no counterpart."""
     return lambda *_: action
 
 
-def _listed(values: Any) -> Sequence[Any]:
+def _list_values(values: Any) -> Sequence[Any]:
     """Elements of a point or a box, which may be a list in a list, two corners, or a text such as "(x,y)"."""
     if isinstance(values, str):
         return re.sub(r"</?(?:point|bbox)>|[()\[\],]", " ", values).split()
@@ -203,7 +203,7 @@ class Published:
     """Base class of the formats of published models."""
 
     coordinates: Coordinates
-    meaning: Mapping[str, Meaning]
+    readers: Mapping[str, ActionReader]
     """Meanings of the actions of a response, by name."""
     forms: Mapping[str, str] = {}
     """Templates by kind of action for the calls of `code`, with {at}, {to}, {text} and {seconds} to fill in."""
@@ -229,11 +229,11 @@ class Published:
 
     def action(self, name: str, arguments: Arguments, screen: Screen, policy: PromptSettings) -> Action:
         """Action of a response. Raises GrammarError if it is unknown or its arguments are wrong."""
-        if name not in self.meaning:
+        if name not in self.readers:
             raise GrammarError(f'unknown action "{excerpt(name)}"')
-        return self.meaning[name](arguments, View(self.coordinates, screen, policy))
+        return self.readers[name](arguments, View(self.coordinates, screen, policy))
 
-    def written(self, x: int, y: int, screen: Screen, policy: PromptSettings) -> list[int]:
+    def write_point(self, x: int, y: int, screen: Screen, policy: PromptSettings) -> list[int]:
         return self.coordinates.write(x, y, self.coordinates.size(screen, policy))
 
     def code(self, action: Action, screen: Screen, policy: PromptSettings) -> str:
@@ -242,7 +242,7 @@ class Published:
             raise ValueError(f"{action} has no written form")
 
         def at(x: int, y: int) -> str:
-            return self.point_form.format(*self.written(x, y, screen, policy))
+            return self.point_form.format(*self.write_point(x, y, screen, policy))
 
         values: dict[str, str] = {}
         match action:
@@ -267,7 +267,7 @@ class Published:
         except ValueError:
             return turn.summary
 
-    def said(self, turn: Turn, policy: PromptSettings) -> str:
+    def render_turn(self, turn: Turn, policy: PromptSettings) -> str:
         """The response of an earlier turn as shown in a prompt."""
         return escape_tokens(self.write_recorded(turn, policy))
 
@@ -276,7 +276,7 @@ class Published:
         for left, turn in zip(range(len(turns), 0, -1), turns, strict=True):
             if left < policy.screenshots:
                 chat.add("user", turn.observation)
-            chat.add("assistant", self.said(turn, policy))
+            chat.add("assistant", self.render_turn(turn, policy))
         if policy.screenshots:
             chat.add("user", observation)
 
@@ -286,12 +286,12 @@ def calls_of(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(names)})\s*\((?=\s*(?:\)|\w+\s*=))", re.ASCII)
 
 
-def told(history: Sequence[Turn], policy: PromptSettings) -> Sequence[Turn]:
+def select_turns(history: Sequence[Turn], policy: PromptSettings) -> Sequence[Turn]:
     """The earlier turns that are shown in the prompt."""
     return history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
 
 
-def shown(observation: Observation, policy: PromptSettings) -> tuple[Observation, ...]:
+def select_screens(observation: Observation, policy: PromptSettings) -> tuple[Observation, ...]:
     """The current observation if screenshots are shown, else nothing."""
     return (observation,) if policy.screenshots else ()
 
@@ -304,6 +304,6 @@ def split_thought(text: str) -> tuple[str, str]:
     return re.sub(r"^<think(?:ing)?>", "", thought).strip(), text[closed.end() :]
 
 
-def tagged(text: str, tag: str) -> str:
+def extract_tag(text: str, tag: str) -> str:
     """Text in the first pair of tags: everything after an unclosed tag, and "" without an opening tag."""
     return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()

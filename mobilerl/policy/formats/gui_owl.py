@@ -17,7 +17,16 @@ from collections.abc import Sequence
 
 from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.policy.actions import describe
-from mobilerl.policy.formats.base import ASSISTANT, Chat, Coordinates, Message, shown, split_thought, tagged, told
+from mobilerl.policy.formats.base import (
+    ASSISTANT,
+    Chat,
+    Coordinates,
+    Message,
+    extract_tag,
+    select_screens,
+    select_turns,
+    split_thought,
+)
 from mobilerl.policy.formats.mobile_use import ACTIONS, MobileUse, tools_prompt
 from mobilerl.policy.formats.qwen import PROGRESS, Qwen25, summary_line
 from mobilerl.policy.sanitize import escape_tokens
@@ -63,11 +72,11 @@ class GUIOwl(Qwen25):
         size = self.coordinates.size(screen, policy)
         return f"{ASSISTANT}\n\n{tools_prompt(self.actions, '`action=type` and `action=answer`', size, human=True)}"
 
-    def asked(self, instruction: str, done: str) -> str:
+    def format_query(self, instruction: str, done: str) -> str:
         return _ASKED.format(instruction=instruction, progress=PROGRESS, done=done)
 
     def step(self, turn: Turn, policy: PromptSettings) -> str:
-        said = tagged(self.said(turn, policy), "conclusion").replace("\n", "").replace('"', "")
+        said = extract_tag(self.render_turn(turn, policy), "conclusion").replace("\n", "").replace('"', "")
         return said or escape_tokens(turn.summary)
 
     def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
@@ -94,7 +103,7 @@ class GUIOwl15(MobileUse):
     ) -> tuple[list[Message], list[bytes]]:
         """Builds a prompt with the newest turns, those with screenshots, as messages and earlier ones as a list."""
         chat = Chat.begin(self.prompt, policy)
-        turns = told(history, policy)
+        turns = select_turns(history, policy)
         first, kept = len(history) - len(turns), min(len(turns), max(policy.screenshots - 1, 0))
         listed, turns = turns[: len(turns) - kept], turns[len(turns) - kept :]
         done = [f"Step{first + i + 1}: {self.step(turn, policy)}" for i, turn in enumerate(listed)]
@@ -103,15 +112,15 @@ class GUIOwl15(MobileUse):
         )
         observations = [*(turn.observation for turn in turns), observation]
         for i, seen in enumerate(observations):
-            chat.add("user", *([asked] if i == 0 else []), *shown(seen, policy))
+            chat.add("user", *([asked] if i == 0 else []), *select_screens(seen, policy))
             if i < len(turns):
-                chat.add("assistant", self.said(turns[i], policy))
+                chat.add("assistant", self.render_turn(turns[i], policy))
         return chat.messages, chat.images
 
     def step(self, turn: Turn, policy: PromptSettings) -> str:
-        return summary_line(self.said(turn, policy)) or escape_tokens(turn.summary)
+        return summary_line(self.render_turn(turn, policy)) or escape_tokens(turn.summary)
 
-    def thought(self, text: str) -> str:
+    def extract_thought(self, text: str) -> str:
         return split_thought(text)[0] or summary_line(text)
 
     def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:

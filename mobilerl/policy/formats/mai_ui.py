@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Observation, Swipe, Task
-from mobilerl.policy.formats.base import INFEASIBLE, Chat, Coordinates, Message, split_thought, told
-from mobilerl.policy.formats.mobile_use import MEANING, MobileUse
+from mobilerl.policy.formats.base import INFEASIBLE, Chat, Coordinates, Message, select_turns, split_thought
+from mobilerl.policy.formats.mobile_use import ACTION_READERS, MobileUse
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
 from mobilerl.policy.turns import PromptSettings, Turn
@@ -61,8 +61,8 @@ class MAIUI(MobileUse):
     settings = {"screenshots": 3, "max_new_tokens": 2048}
     separators = (",", ":")
     prompt = PROMPT
-    meaning = {
-        **MEANING,
+    readers = {
+        **ACTION_READERS,
         "swipe": lambda a, at: at.swipe(a.get("direction"), a.get("coordinate")),
         "drag": lambda a, at: at.drag(a.get("start_coordinate"), a.get("end_coordinate")),
     }
@@ -72,10 +72,10 @@ class MAIUI(MobileUse):
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat.begin(self.prompt, policy)
         chat.add("user", escape_tokens(task.instruction))
-        self.turns(chat, told(history, policy), observation, policy)
+        self.turns(chat, select_turns(history, policy), observation, policy)
         return chat.messages, chat.images
 
-    def thought(self, text: str) -> str:
+    def extract_thought(self, text: str) -> str:
         return split_thought(text)[0]
 
     def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:

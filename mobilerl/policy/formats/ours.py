@@ -23,7 +23,7 @@ from mobilerl.records.engine import ANSWER_END
 _MARK = re.compile("<[0-9]+>")
 
 
-class Ours:
+class MobileRLFormat:
     """The format in which mobilerl trains by default."""
 
     settings: Mapping[str, Any] = {}

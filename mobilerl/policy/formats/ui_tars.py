@@ -21,17 +21,17 @@ from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Launch, LongPr
 from mobilerl.policy.formats.base import (
     ASSISTANT,
     INFEASIBLE,
+    ActionReader,
     Arguments,
     Chat,
     Coordinates,
-    Meaning,
     Message,
     Published,
     View,
     calls_of,
-    does,
+    ignore_arguments,
+    select_turns,
     text_of,
-    told,
 )
 from mobilerl.policy.grammar import GrammarError, excerpt
 from mobilerl.policy.literals import Written, read_call
@@ -119,23 +119,25 @@ def _hotkey(arguments: Arguments, _: View) -> Action:
     return _KEYS[key]
 
 
-MEANING: dict[str, Meaning] = {
+ACTION_READERS: dict[str, ActionReader] = {
     **{name: lambda a, at: Tap(*at.point(_point(a, "start"))) for name in ("click", "left_single")},
     "long_press": lambda a, at: LongPress(*at.point(_point(a, "start"))),
     **{name: lambda a, at: at.drag(_point(a, "start"), _point(a, "end")) for name in ("drag", "swipe", "select")},
     "scroll": _scroll,
     "type": _type,
     "open_app": lambda a, _: Launch(text_of(a, "app_name")),
-    "press_home": does(Home()),
-    "press_back": does(Back()),
+    "press_home": ignore_arguments(Home()),
+    "press_back": ignore_arguments(Back()),
     "hotkey": _hotkey,
-    "wait": does(Wait(5.0)),  # as the prompt for computers says
+    "wait": ignore_arguments(Wait(5.0)),  # as the prompt for computers says
     "finished": lambda a, _: Finish(text_of(a, "content") if "content" in a else ""),
-    "call_user": does(Finish(INFEASIBLE)),  # "Submit the task and call the user when the task is unsolvable"
+    "call_user": ignore_arguments(
+        Finish(INFEASIBLE)
+    ),  # "Submit the task and call the user when the task is unsolvable"
 }
 
 
-_CALLS = calls_of(MEANING)
+_CALLS = calls_of(ACTION_READERS)
 _ALONE = re.compile(rf"\A(?={_CALLS.pattern})", re.ASCII)
 
 FORMS = {
@@ -152,16 +154,16 @@ FORMS = {
 }
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     text = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{text}'"
 
 
 class UITars(Published):
     coordinates = Coordinates(1000)
-    meaning = MEANING
+    readers = ACTION_READERS
     forms, point_form = FORMS, "'<|box_start|>({},{})<|box_end|>'"
-    quoted = staticmethod(_quoted)
+    quoted = staticmethod(_quote_text)
     settings = {"screenshots": 5, "max_new_tokens": 1024}
     prompt = PROMPT
 
@@ -172,13 +174,13 @@ class UITars(Published):
         prompt = self.prompt if policy.system_prompt is None else policy.system_prompt
         chat.add("system", ASSISTANT)
         chat.add("user", prompt + self.instruction(escape_tokens(task.instruction)))
-        self.turns(chat, told(history, policy), observation, policy)
+        self.turns(chat, select_turns(history, policy), observation, policy)
         return chat.messages, chat.images
 
     def instruction(self, text: str) -> str:
         return text
 
-    def said(self, turn: Turn, policy: PromptSettings) -> str:
+    def render_turn(self, turn: Turn, policy: PromptSettings) -> str:
         response = escape_tokens(_TOKENS.sub("", self.write_recorded(turn, policy)))
         return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", response)
 

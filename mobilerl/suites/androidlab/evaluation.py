@@ -27,7 +27,7 @@ from mobilerl.eval.journal import Journal, Key, Past, read_journal
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import RESULTS, write_results
 from mobilerl.eval.run import Say, WatchedEnv, run_tasks
-from mobilerl.policy.unreadable import counted
+from mobilerl.policy.unreadable import count_unreadable
 from mobilerl.records import Group
 from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.suites.androidlab.answers import AnswerJudge, no_answer_judge
@@ -214,7 +214,7 @@ class _Run:
             wall_s=round(trajectory.wall_s, 3),
             device=trajectory.device_id,
             replies=[step.completion.text for step in trajectory.steps],
-            invalid=counted(trajectory.steps),
+            invalid=count_unreadable(trajectory.steps),
             **self._grades[trajectory.task.id],
         )
         self._note(record)

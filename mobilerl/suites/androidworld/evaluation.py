@@ -197,9 +197,9 @@ class _WatchedEnv(WatchedEnv):
         self._run.journal.start(self.device_id, task.template, task.params["index"])
         return await super().reset(task)
 
-    async def _noted(self, call: Awaitable[T]) -> T:
+    async def _record_fault(self, call: Awaitable[T]) -> T:
         try:
-            result = await super()._noted(call)
+            result = await super()._record_fault(call)
         except InfraError as fault:
             if self._world.given_up:
                 self._run.given_up(self.device_id, fault)
