@@ -23,7 +23,7 @@ from mobilerl.models.loading import save_model
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
 from mobilerl.records.engine import Sampling
-from mobilerl.sft.checks import check, check_stages, deepspeed_file, fitted
+from mobilerl.sft.checks import check, check_stages, deepspeed_file, fit_recipe
 from mobilerl.sft.data import SftData
 from mobilerl.sft.demonstrations import single_steps
 from mobilerl.sft.distributed import Cluster, fit, follow
@@ -94,7 +94,7 @@ class SftRun:
 
         def goals() -> list[Sample]:
             made = self.data.wordings(self.recipe.sft.goal_samples)
-            return self._refreshed(
+            return self._add_reading(
                 "goals", codec, list(goal_samples(made, self.data.words, codec, random.Random(f"{self.seed}/done")))
             )
 
@@ -109,7 +109,7 @@ class SftRun:
                 base = self.finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
         return base
 
-    def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
+    def _add_reading(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
         """For a tiny model, adds some new reading samples, since it forgets words that do not occur."""
         if not self.recipe.sft.reading_samples or not tiny.is_tiny(codec.tokenizer):
             return samples
@@ -127,7 +127,7 @@ class SftRun:
         codec = Codec.load(base, self.recipe.engine.max_pixels)
         samples = encode_all(chain(steps, extra, self.data.recorded()), self.context, codec)
         return self.train(
-            "stage1", base, codec, self._refreshed("stage1", codec, samples), self.recipe.sft.stage1_epochs
+            "stage1", base, codec, self._add_reading("stage1", codec, samples), self.recipe.sft.stage1_epochs
         )
 
     def stage2(self, steps: Sequence[ExpertStep], base: Path) -> Path:
@@ -149,7 +149,7 @@ class SftRun:
                 raise ConfigError(f"stage 2, round {number}: no proposal was the expert's action; train stage 1 longer")
             codec = Codec.load(base, self.recipe.engine.max_pixels)
             samples = [encode(step, self.context, codec, thought) for step, thought in kept]
-            base = self.train(name, base, codec, self._refreshed(name, codec, samples), settings.stage2_epochs)
+            base = self.train(name, base, codec, self._add_reading(name, codec, samples), settings.stage2_epochs)
         return base
 
     def _proposals(self, number: int, base: Path, steps: Sequence[ExpertStep]) -> list[list[Proposal]]:
@@ -256,7 +256,7 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
 
     On all nodes except the first it only joins node 0's training jobs.
     """
-    recipe = fitted(recipe)
+    recipe = fit_recipe(recipe)
     check(recipe)
     if recipe.sft.node_rank:
         follow(recipe.sft)

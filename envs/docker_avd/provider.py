@@ -83,7 +83,7 @@ class DockerProvider:
         ports = await asyncio.to_thread(engine.ports, container)
         device = ContainerDevice(name, engine, container, ports, self)
         self._undo[number] = device.destroy
-        await device.booted()
+        await device.wait_for_boot()
         if check is not None:
             await check(device)
         del self._undo[number]
@@ -161,7 +161,7 @@ class ContainerDevice(AdbDevice):
         super().__init__(device_id, transport, make_env, provider.reset, console)
         self.engine, self.container = engine, container
 
-    async def booted(self) -> None:
+    async def wait_for_boot(self) -> None:
         """Raises InfraError when the container stops during the boot."""
         while not await asyncio.to_thread(self._has_booted):
             await asyncio.to_thread(self.engine.check_running, self.container)

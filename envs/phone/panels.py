@@ -82,7 +82,7 @@ def unread(phone: Host) -> dict[str, str]:
 
 
 def _notifications(phone: Host) -> list[Node]:
-    def opened(address: str) -> None:
+    def open_thread(address: str) -> None:
         phone.open(Messages.package)
         messages = phone.apps[Messages.package]
         assert isinstance(messages, Messages)
@@ -90,7 +90,7 @@ def _notifications(phone: Host) -> list[Node]:
 
     posted = phone.notifications
     rows = [item(*posted[tag], on_tap=partial(posted.pop, tag), icon="bell") for tag in reversed(posted)]
-    rows += [item(name, body, on_tap=partial(opened, name), avatar=name) for name, body in unread(phone).items()]
+    rows += [item(name, body, on_tap=partial(open_thread, name), avatar=name) for name, body in unread(phone).items()]
     for row in rows:
         row.look = "card"
     return rows

@@ -105,7 +105,7 @@ class Phone(Host):
         self.language, self.wide = current(self.locales), self.size_dp[0] >= EXPANDED
         if self.panel is not None:
             screen, package = panels.screen(self, self.panel), panels.component(self, self.panel)[0]
-            return self._assembled(screen, package, self.panel)
+            return self._assemble(screen, package, self.panel)
         app = self.foreground
         screen = app.screen()
         if self.popup is not None:
@@ -117,7 +117,7 @@ class Phone(Host):
         elif beside is not None:
             screen.side = app.screen_of(beside)
             _fill_fields(beside, screen.side, active=False)
-        return self._assembled(screen, app.package, page, keyboard, app.snack)
+        return self._assemble(screen, app.package, page, keyboard, app.snack)
 
     @property
     def pages(self) -> list[Page]:
@@ -127,7 +127,7 @@ class Phone(Host):
         page, beside = self.foreground.page, self.foreground.list_page
         return [page] if beside is None or beside is page else [beside, page]
 
-    def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
+    def _assemble(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
         (width, height), pages = self.size_dp, self.pages if self.wide else [page]
         rest = (keyboard, snack, width, self.font_scale, page.dialog_scroll)
         if self.wide and (screen.side or screen.hint or screen.bottom):

@@ -10,7 +10,7 @@ from typing import Any
 
 from mobilerl.envs.phone.default_settings import DEFAULT_SETTINGS
 from mobilerl.envs.phone.display import Display, tablet_density
-from mobilerl.envs.phone.languages import ENGLISH, listed, locales_for
+from mobilerl.envs.phone.languages import ENGLISH, locales_for, parse_locales
 from mobilerl.envs.phone.languages.language import Language
 
 EPOCH = datetime(2023, 10, 15, 15, 34)
@@ -110,7 +110,7 @@ class System:
     @property
     def languages(self) -> tuple[Language, ...]:
         """The languages that can be chosen in Settings, the one that is shown first."""
-        known = listed(self.locales)
+        known = parse_locales(self.locales)
         return known if ENGLISH in known else (*known, ENGLISH)
 
     def t(self, english: str, /, **values: object) -> str:

@@ -106,7 +106,7 @@ class DevicePool:
                 ends = await asyncio.gather(*work, return_exceptions=True)
         finally:
             self._tending = []
-            await self._bounded(self.provider.close(), "closing")
+            await self._run_bounded(self.provider.close(), "closing")
         if mistakes := [end for end in ends if end is not None]:
             raise mistakes[0]
 
@@ -143,7 +143,7 @@ class DevicePool:
                 self.counts["created"] += 1
                 ending = await self._serve(place, place.device)
             except InfraError as error:
-                self._failed(place, str(error))
+                self._record_failure(place, str(error))
             place.state, place.out = State.STARTING, ending == "replaced"
             self.counts[ending] += place.device is not None
             if not place.expected:
@@ -166,7 +166,7 @@ class DevicePool:
             self._worked = _now()
             place.state = State.REFRESHING
             if error:
-                self._failed(place, error)
+                self._record_failure(place, error)
                 if place.failures >= settings.max_failures:
                     return "replaced"
             async with _deadline(settings.refresh_s, "refreshing it"):
@@ -221,7 +221,7 @@ class DevicePool:
         if not health.ok:
             raise InfraError(f"{device.env.device_id}: {health.reason}")
 
-    def _failed(self, place: Place, reason: str) -> None:
+    def _record_failure(self, place: Place, reason: str) -> None:
         place.failures += 1
         place.faults += 1
         place.reason = reason
@@ -251,9 +251,9 @@ class DevicePool:
     async def _destroy(self, place: Place, failed: bool) -> None:
         device, place.device = place.device, None
         work = device.destroy(failed) if device is not None else self.provider.discard(place.number, failed)
-        await self._bounded(work, f"destroying device {place.number}")
+        await self._run_bounded(work, f"destroying device {place.number}")
 
-    async def _bounded(self, work: Awaitable[None], what: str) -> None:
+    async def _run_bounded(self, work: Awaitable[None], what: str) -> None:
         """Cleaning up must neither hang nor raise: containers left behind are found by their label next time."""
         try:
             async with _deadline(self.settings.refresh_s, what):

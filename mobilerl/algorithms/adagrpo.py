@@ -15,7 +15,7 @@ from mobilerl.algorithms.advantages import group_relative
 from mobilerl.algorithms.base import AlgorithmState, Resources
 from mobilerl.algorithms.gigpo import group_states, state_advantages
 from mobilerl.algorithms.grouped import GroupAlgorithm, StepAdvantages
-from mobilerl.algorithms.objectives import make_clipped_objective
+from mobilerl.algorithms.objectives import clipped
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.algorithms.rewards import shortest_path_adjustment
 from mobilerl.config.algorithms import AdaGRPOSection
@@ -37,7 +37,7 @@ class AdaGRPO(GroupAlgorithm):
                 replay.capacity, replay.kappa, replay.fraction, replay.max_age, uniform, settings.max_response_prob
             )
         self._shaped_rewards: dict[str, float] = {}
-        self.objective = make_clipped_objective(settings.loss, unclipped_replay=replay.ratio == "unclipped")
+        self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
         """Gives every step its trajectory's advantage, plus `step_weight` times GiGPO's step advantage."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mobilerl.algorithms.base import Algorithm, Resources
 from mobilerl.algorithms.batching import mini_batches
-from mobilerl.algorithms.objectives import make_clipped_objective
+from mobilerl.algorithms.objectives import clipped
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config.algorithms.base import GroupSection
 from mobilerl.records import Group, TrainingSample
@@ -24,7 +24,7 @@ class GroupAlgorithm(Algorithm):
 
     def __init__(self, settings: GroupSection, resources: Resources) -> None:
         self.settings, self._resources = settings, resources
-        self.objective = make_clipped_objective(settings.loss)
+        self.objective = clipped(settings.loss)
         self.aggregation = settings.loss.loss_aggregation
         self.max_resample_rounds = int(settings.dynamic_sampling)
         self._fresh: list[TrainingSample] = []

@@ -26,7 +26,7 @@ def aride(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
     return aride_loss(micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights)
 
 
-def make_clipped_objective(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:
+def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:
     """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference.
 
     With `unclipped_replay`, the ratios of replayed samples have no upper limit.

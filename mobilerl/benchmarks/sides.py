@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from mobilerl.algorithms.losses.aggregation import Aggregation
-from mobilerl.algorithms.objectives import make_clipped_objective
+from mobilerl.algorithms.objectives import clipped
 from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.models.codec import Codec
@@ -78,7 +78,7 @@ class Mobilerl:
         )
         self.engine = LocalEngine(step.model, settings)
         self.model, self.optimizer = self.engine.model, self.engine.optimizer
-        self.objective = make_clipped_objective(ClippedLossSection(clip_low=CLIP, clip_high=CLIP, kl_coef=0.0))
+        self.objective = clipped(ClippedLossSection(clip_low=CLIP, clip_high=CLIP, kl_coef=0.0))
 
     def prepare(self) -> None:
         self.engine.codec = Codec.load(self.step.model)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mobilerl.algorithms.losses import aggregation_weights, aride_loss, clipped_policy_loss, imitation_loss, kl_k3
-from mobilerl.algorithms.objectives import PROB_DIFF, make_clipped_objective, with_rollout_gap
+from mobilerl.algorithms.objectives import PROB_DIFF, clipped, with_rollout_gap
 from mobilerl.config import ClippedLossSection
 from mobilerl.engines.scoring import add_metrics
 from mobilerl.records import MicroBatch
@@ -100,10 +100,10 @@ def test_replayed_rows_may_go_unclipped_and_are_counted_apart():
         old + math.log(2), old, old, None, torch.ones(2), torch.zeros(2, dtype=torch.bool),
         torch.tensor([False, True]), torch.ones(2, 1), torch.tensor([[0.75], [0.25]]),
     )  # fmt: skip
-    loss, metrics = make_clipped_objective(ClippedLossSection())(micro)
+    loss, metrics = clipped(ClippedLossSection())(micro)
     assert loss.item() == pytest.approx(-1.28)
     assert (metrics["clip_frac"], metrics["clip_frac_replayed"], metrics["replay_weight"]) == (1.0, 0.25, 0.25)
-    loss, metrics = make_clipped_objective(ClippedLossSection(), unclipped_replay=True)(micro)
+    loss, metrics = clipped(ClippedLossSection(), unclipped_replay=True)(micro)
     assert loss.item() == pytest.approx(-(0.75 * 1.28 + 0.25 * 2))
     assert (metrics["clip_frac"], metrics["clip_frac_replayed"]) == (0.75, 0.0)
 
@@ -122,7 +122,7 @@ def test_the_clipped_objective_equals_its_equation(agg, seed, clip, cap):
     b = random_batch(seed)
     micro = micro_batch(b, agg, ref_logp=b["old_logp"])
     section = ClippedLossSection(clip_low=clip[0], clip_high=clip[1], tis_cap=cap, kl_coef=0.5)
-    loss, metrics = make_clipped_objective(section)(micro)
+    loss, metrics = clipped(section)(micro)
     expected = kl = 0.0
     for i, t in b["mask"].nonzero().tolist():
         logp, old, rollout = (b[name][i, t].item() for name in ("logp", "old_logp", "rollout_logp"))
@@ -133,14 +133,14 @@ def test_the_clipped_objective_equals_its_equation(agg, seed, clip, cap):
         kl += weight * (1 / ratio + math.log(ratio) - 1)
     assert metrics["kl"].item() == pytest.approx(kl, abs=1e-9)
     assert loss.item() == pytest.approx(expected + 0.5 * kl, abs=1e-9)
-    without, metrics = make_clipped_objective(section.model_copy(update={"tis_cap": None}))(micro_batch(b, agg))
+    without, metrics = clipped(section.model_copy(update={"tis_cap": None}))(micro_batch(b, agg))
     assert metrics["is_weight_mean"].item() == pytest.approx(1) and "kl" not in metrics
 
 
 def test_the_gap_to_the_rollout_counts_only_samples_of_the_current_weights():
     b, off_policy = random_batch(seed=2), torch.tensor([True, False, True, False, True, True])
     gap = (b["logp"].exp() - b["rollout_logp"].exp()).abs()[b["mask"] & ~off_policy.unsqueeze(1)]
-    objective = with_rollout_gap(make_clipped_objective(ClippedLossSection()))
+    objective = with_rollout_gap(clipped(ClippedLossSection()))
     metrics = objective(micro_batch(b, off_policy=off_policy))[1]
     assert metrics[PROB_DIFF].item() == gap.max().item()
     fresh = b["mask"] & ~off_policy.unsqueeze(1)

@@ -144,9 +144,9 @@ class Connection:
         host, kind, rest = self._phone, _kind(service), service.partition(":")[2]
         phone = host.phone
         if kind == "shell" and ",v2" in service.partition(":")[0]:
-            await shell_service.framed(stream, rest, host.run_line)
+            await shell_service.serve_framed(stream, rest, host.run_line)
         elif kind in ("shell", "exec"):
-            await shell_service.plain(stream, rest, host.run_line)
+            await shell_service.serve_plain(stream, rest, host.run_line)
         elif kind == "sync":
             await host.before("sync")
             await SyncService(phone, stream, host.exclusive).run()

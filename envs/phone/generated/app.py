@@ -242,7 +242,7 @@ class GeneratedApp(App):
 
     def _save(self, page: Page) -> None:
         table = self.table(page)
-        values = {key: _parsed(table, key, text) for key, text in page.fields.items()}
+        values = {key: _parse(table, key, text) for key, text in page.fields.items()}
         if not values.get("title"):
             self.toast(f"{table.title} is missing")
             return
@@ -254,7 +254,7 @@ class GeneratedApp(App):
         if page.dialog != "value":
             return
         table, column = self.table(page), page.dialog_args["column"]
-        row, value = self.get(table.name, page.args["id"]), _parsed(table, column, page.fields["value"])
+        row, value = self.get(table.name, page.args["id"]), _parse(table, column, page.fields["value"])
         if row is not None and (value or column != "title"):
             row[column] = value
         self.close_dialog()
@@ -267,7 +267,7 @@ class GeneratedApp(App):
             self.delete(table.name, page.args["id"], table.noun.capitalize())
 
 
-def _parsed(table: Table, key: str, text: str) -> str | int:
+def _parse(table: Table, key: str, text: str) -> str | int:
     """Converts typed text to a database value: numbers become integers."""
     text = text.strip()
     if key != "title" and table.column(key).kind == "number" and text.isdecimal():

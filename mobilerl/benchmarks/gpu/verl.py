@@ -17,7 +17,7 @@ import ray
 import torch
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
-from mobilerl.algorithms.objectives import make_clipped_objective
+from mobilerl.algorithms.objectives import clipped
 from mobilerl.benchmarks.gpu.report import Report
 from mobilerl.benchmarks.gpu.serving import (
     MAX_PIXELS,
@@ -41,7 +41,7 @@ SETTINGS = EngineSection(
     type="verl", learning_rate=1e-6, warmup_steps=0, micro_batch_tokens=8192, max_pixels=MAX_PIXELS
 )
 SAMPLES, STEPS, ITERATIONS = 96, 2, 2
-OBJECTIVE = make_clipped_objective(AdaGRPOSection(type="adagrpo").loss)
+OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
 MODEL, CHECKPOINT, KEPT = "verl-model", "verl-checkpoint", "verl-logprobs.json"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from mobilerl.algorithms.objectives import make_clipped_objective
+from mobilerl.algorithms.objectives import clipped
 from mobilerl.benchmarks.gpu.report import Report
 from mobilerl.benchmarks.gpu.serving import (
     MAX_PIXELS,
@@ -31,7 +31,7 @@ from mobilerl.records import TrainingSample
 UPDATES, LATER_UPDATES = 3, 97
 """Updates of all rows, which are timed, and of a few rows, after which sampler and learner must still agree."""
 FEW = 2
-OBJECTIVE = make_clipped_objective(AdaGRPOSection(type="adagrpo").loss)
+OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
 
 
 def run(report: Report) -> None:

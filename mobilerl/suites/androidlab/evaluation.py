@@ -218,14 +218,14 @@ class _Run:
             **self._grades[trajectory.task.id],
         )
         self._note(record)
-        self.say(f"{len(self.records)}/{len(self.plan.tasks)} {record.task_id}: {_described(record)}")
+        self.say(f"{len(self.records)}/{len(self.plan.tasks)} {record.task_id}: {_describe(record)}")
 
     def _note(self, record: Record) -> None:
         self.journal.end(asdict(record))
         self.records[record.task_id] = record
 
 
-def _described(record: Record) -> str:
+def _describe(record: Record) -> str:
     if record.fault:
         return f"not judged: {record.fault}"
     verdict = "completed" if record.complete else "not completed"

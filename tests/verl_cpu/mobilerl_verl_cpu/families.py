@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from mobilerl.algorithms.objectives import make_clipped_objective
+from mobilerl.algorithms.objectives import clipped
 from mobilerl.config import load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
@@ -47,7 +47,7 @@ def _compared(model: Path) -> dict[str, Any]:
     local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS, learning_rate=rate))
     local_scored = local.logprobs(rows)
     for learner in (verl, local):  # one with a micro-batch per sample, the other with one for all
-        learner.update(samples_of(rows, None), make_clipped_objective(recipe.algorithm.loss), "token-mean")
+        learner.update(samples_of(rows, None), clipped(recipe.algorithm.loss), "token-mean")
     learned = verl.logprobs(rows)
     local_learned = local.logprobs(rows)
     verl.close()

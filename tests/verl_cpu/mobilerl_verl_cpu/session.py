@@ -16,7 +16,7 @@ import psutil
 import torch
 from verl.workers.engine.fsdp import FSDPEngine
 
-from mobilerl.algorithms.objectives import make_clipped_objective, with_rollout_gap
+from mobilerl.algorithms.objectives import clipped, with_rollout_gap
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.registry import make_trainer_engine
@@ -98,7 +98,7 @@ def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request],
     anchored = recipe.algorithm.loss.kl_coef > 0
     reference = verl.logprobs(rows, reference=True) if anchored else None
     batch = samples_of(rows, reference)
-    objective = with_rollout_gap(make_clipped_objective(recipe.algorithm.loss))
+    objective = with_rollout_gap(clipped(recipe.algorithm.loss))
     early = [verl.submit(r) for r in requests]  # the GPUs are the learner's since `logprobs`
     measured = {
         "versions": [c.version for c in done],
@@ -137,7 +137,7 @@ def resumed(
 ) -> dict[str, Any]:
     """Saves, learns on, loads, learns the same again."""
     rows = rows_of(verl.generate(requests), requests)
-    objective, agg = make_clipped_objective(recipe.algorithm.loss), recipe.algorithm.loss.loss_aggregation
+    objective, agg = clipped(recipe.algorithm.loss), recipe.algorithm.loss.loss_aggregation
     kept = verl.logprobs(rows)
     batch = samples_of(rows, kept if recipe.algorithm.uses_reference else None)
     skips = skipped(verl, local, batch)

@@ -94,12 +94,12 @@ def timed(process: psutil.Process, name: str, call: Callable[[], Any]) -> tuple[
 
 
 def main(folder: str, count: str = "96", pixels: str = "500000", *settings: str) -> None:
-    from mobilerl.algorithms.objectives import make_clipped_objective
+    from mobilerl.algorithms.objectives import clipped
 
     rows = prepared(Path(folder), int(count), int(pixels))
     size = -(-len(rows) // STEPS)
     with trainer(Path(folder), int(pixels), settings) as (verl, recipe):
-        objective, aggregation = make_clipped_objective(recipe.algorithm.loss), recipe.algorithm.loss.loss_aggregation
+        objective, aggregation = clipped(recipe.algorithm.loss), recipe.algorithm.loss.loss_aggregation
         process = worker()
         timed(process, "warm-up", lambda: verl.update(rows[-1:], objective, aggregation))
         old: list[Any] = []

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.command import Failure
-from mobilerl.envs.phone.shell.lang.escapes import to_bytes, unescaped
+from mobilerl.envs.phone.shell.lang.escapes import to_bytes, unescape
 from mobilerl.envs.phone.shell.lang.parser import NAME
 from mobilerl.envs.phone.shell.lang.state import Context, Exit, Sink
 
@@ -33,7 +33,7 @@ def echo(shell: Context, words: list[str]) -> int:
         escapes = {"e": True, "E": False}.get(words[at].replace("n", "")[-1:], escapes)
         at += 1
     text = " ".join(words[at:])
-    return say(shell, (unescaped(text) if escapes else text) + "\n" * newline)
+    return say(shell, (unescape(text) if escapes else text) + "\n" * newline)
 
 
 def pwd(shell: Context, words: list[str]) -> int:

@@ -31,15 +31,15 @@ class Expander:
         for word in words:
             for field in self._fields(word):
                 is_pattern = any(not quoted and _GLOB.search(text) for text, quoted in field)
-                found += (self._names(_as_pattern(field)) if is_pattern else []) or [self._joined(field)]
+                found += (self._names(_as_pattern(field)) if is_pattern else []) or [self._join(field)]
         self._budget.spend(len(found) >> 1)
         return found
 
     def text(self, word: Word) -> str:
         """Expands a word to one string, without splitting and file names."""
-        return self._joined([(text, quoted) for text, quoted, _ in self._pieces(word)])
+        return self._join([(text, quoted) for text, quoted, _ in self._pieces(word)])
 
-    def _joined(self, pieces: list[Piece]) -> str:
+    def _join(self, pieces: list[Piece]) -> str:
         size = sum(len(text) for text, _ in pieces)
         if size > MAX_WORD:
             raise Failure("argument too long")

@@ -146,7 +146,7 @@ class Context(Protocol):
     def command(self, words: list[str]) -> int:
         """Runs a builtin, a program or an Android command."""
 
-    def isolated(self, work: Callable[[Context], int]) -> int:
+    def run_isolated(self, work: Callable[[Context], int]) -> int:
         """Runs `work` in a subshell, which cannot change this shell, and returns its exit code."""
 
     def find(self, word: str) -> str | None:

@@ -81,10 +81,10 @@ class Call:
 
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
         """Parses options and operands. `spec` is in the format of `getopt`."""
-        found, operands = self.repeated(spec, least)
+        found, operands = self.parse_repeated(spec, least)
         return dict(found), operands
 
-    def repeated(self, spec: str, least: int = 0) -> tuple[list[tuple[str, str]], list[str]]:
+    def parse_repeated(self, spec: str, least: int = 0) -> tuple[list[tuple[str, str]], list[str]]:
         """Like `options`, with every occurrence of an option that may be given several times."""
         try:
             found, operands = getopt.gnu_getopt(self.words, spec)
