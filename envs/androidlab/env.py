@@ -85,7 +85,7 @@ class AndroidLabEnv:
         trace.acted(action, self._apps)
         acted = time.perf_counter()
         steps = seen.step + 1
-        stuck = steps > REPEATS_AFTER and trace.parse_repeated >= REPEATS
+        stuck = steps > REPEATS_AFTER and trace.repeated >= REPEATS
         self._done = isinstance(action, Finish) or steps >= task.max_steps or stuck
         if self._done:  # the trace does not record the screen after the last action
             return StepResult(replace(seen, step=steps), True, {"act": acted - start}, note)

@@ -41,7 +41,7 @@ class TraceWriter:
         self.folder, self._task_id, self._instruction = folder, task_id, instruction
         self._line: dict[str, Any] = {}
         self._action: dict[str, Any] = {}
-        self.parse_repeated = 0
+        self.repeated = 0
         """How often the last action has been taken in a row."""
         if folder.exists():
             shutil.rmtree(folder)
@@ -70,7 +70,7 @@ class TraceWriter:
         """Records the action taken on the last screen. `apps` maps names to packages."""
         width, height = self._line["window"]
         before, self._action = self._action, parsed_action(action, width, height, apps)
-        self.parse_repeated = self.parse_repeated + 1 if self._action == before else 1
+        self.repeated = self.repeated + 1 if self._action == before else 1
         line = self._line | {"parsed_action": self._action}
         with open(self.folder / TRACE, "a", encoding="ascii") as f:
             f.write(json.dumps(line) + "\n")
