@@ -70,7 +70,7 @@ class SftRun:
 
     # --- stages ----------------------------------------------------------------------------------------------
 
-    def finished(self, name: str) -> Path | None:
+    def find_finished(self, name: str) -> Path | None:
         """The checkpoint folder if it exists. Checked before preparing its samples, which may take hours and money."""
         out = self.run_dir / name
         if not out.is_dir():
@@ -106,7 +106,7 @@ class SftRun:
         ]
         for name, make, batch_size, rate, wanted in trainings:
             if wanted:
-                base = self.finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
+                base = self.find_finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
         return base
 
     def _add_reading(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
@@ -121,11 +121,11 @@ class SftRun:
 
         After reading pre-training, which covers single steps, the latter are left out.
         """
-        if made := self.finished("stage1"):
+        if made := self.find_finished("stage1"):
             return made
         extra = [] if self.reading else single_steps(steps, random.Random(self.seed))
         codec = Codec.load(base, self.recipe.engine.max_pixels)
-        samples = encode_all(chain(steps, extra, self.data.recorded()), self.context, codec)
+        samples = encode_all(chain(steps, extra, self.data.read_recorded()), self.context, codec)
         return self.train(
             "stage1", base, codec, self._add_reading("stage1", codec, samples), self.recipe.sft.stage1_epochs
         )
@@ -135,7 +135,7 @@ class SftRun:
         settings = self.recipe.sft
         for number in range(1, settings.stage2_rounds + 1):
             name = f"stage2-round{number}"
-            if made := self.finished(name):
+            if made := self.find_finished(name):
                 base = made
                 continue
             rng = random.Random(f"{self.seed}/reasoning/{number}")

@@ -86,8 +86,8 @@ class AndroidWorldContainers:
     def name(self, number: int) -> str:
         return self.containers.name(number)
 
-    async def returned(self, number: int) -> None:
-        await self.containers.returned(number)
+    async def wait_for_return(self, number: int) -> None:
+        await self.containers.wait_for_return(number)
 
     async def discard(self, number: int, failed: bool = True) -> None:
         if self._open:

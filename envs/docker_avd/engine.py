@@ -234,7 +234,7 @@ class Engine:
         listed = self.client.containers.list
         return self._ask_docker(lambda: listed(all=True, filters={"label": wanted}, ignore_removed=True))
 
-    def listed(self, everything: bool = False) -> list[Listed]:
+    def list_containers(self, everything: bool = False) -> list[Listed]:
         """The containers of this fleet, or of every fleet, sorted by fleet and place."""
         found = self.containers({LABEL: "" if everything else self.settings.fleet})
         return sorted(map(self._describe, found), key=lambda c: (c.fleet, c.place))

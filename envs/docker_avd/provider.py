@@ -95,16 +95,16 @@ class DockerProvider:
     def _name(self, number: int) -> str:
         return f"{self.settings.fleet}-{number}"
 
-    async def returned(self, number: int) -> None:
+    async def wait_for_return(self, number: int) -> None:
         """Waits forever: a container that failed is removed."""
         await asyncio.get_running_loop().create_future()
 
     def _in_the_fleet(self, number: int) -> int:
         return self.numbers[number] if self.numbers else number
 
-    def listed(self) -> list[Listed]:
+    def list_containers(self) -> list[Listed]:
         """The fleet's containers. Blocking."""
-        return [container for engine in self._engines for container in engine.listed()]
+        return [container for engine in self._engines for container in engine.list_containers()]
 
     async def discard(self, number: int, failed: bool = True) -> None:
         number = self._in_the_fleet(number)

@@ -149,7 +149,7 @@ class AdbProvider:
     def name(self, number: int) -> str:
         return self.serials[number]
 
-    async def returned(self, number: int) -> None:
+    async def wait_for_return(self, number: int) -> None:
         """Waits forever if the device can be reached all the time: then something else is wrong with it."""
         transport, away = self.server.transport(self.serials[number]), False
         while not (answers := await asyncio.to_thread(_answers, transport)) or not away:

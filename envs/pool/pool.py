@@ -246,7 +246,7 @@ class DevicePool:
             self._happened(DeviceEvent(place.name, "quarantined", place.reason, longest_s))
         with suppress(TimeoutError):
             async with asyncio.timeout(longest_s):
-                await self.provider.returned(place.number)
+                await self.provider.wait_for_return(place.number)
 
     async def _destroy(self, place: Place, failed: bool) -> None:
         device, place.device = place.device, None

@@ -41,7 +41,7 @@ class RequestLoop:
 
     def submit(self, request: Request) -> Future[Completion]:
         """Submits a request, after preparing its images in this thread so that they do not hold up other requests."""
-        images = [self.codec.images.scaled(png) for png in request.images]
+        images = [self.codec.images.scale(png) for png in request.images]
         with self._breaking:  # a request that arrives before `close` still gets an answer, if only an error
             self.check()
             return asyncio.run_coroutine_threadsafe(self._answer(request, images), self._loop)

@@ -72,7 +72,7 @@ class Images:
         height, width = self.size_seen(*Image.open(io.BytesIO(png), formats=("PNG",)).size)
         return height * width // (self.processor.patch_size * self.processor.merge_size) ** 2
 
-    def scaled(self, png: bytes) -> Image.Image:
+    def scale(self, png: bytes) -> Image.Image:
         """The image at the size at which the model sees it.
 
         An inference engine's image processor then has nothing to resize and makes the same number of tokens.

@@ -60,7 +60,7 @@ class ModelActor:
     ) -> Decision:
         prompt = await self._prompt(task, turns, observation, screen)
         if prompt is None:
-            return scripted(Invalid("the screen does not fit into the prompt", why=Why.PROMPT_TOO_LONG))
+            return make_decision(Invalid("the screen does not fit into the prompt", why=Why.PROMPT_TOO_LONG))
         messages, images = prompt
         completion = await self.policy.act(messages, images, self.sampling, key)
         response = self.context.parse(completion.text, screen)
@@ -83,6 +83,6 @@ class ModelActor:
             context = replace(context, history_steps=shown, screenshots=min(context.screenshots, shown + 1))
 
 
-def scripted(action: Action, text: str = "") -> Decision:
+def make_decision(action: Action, text: str = "") -> Decision:
     """A decision made without a model."""
     return Decision(action, "", Completion((), (), (), 0, text))

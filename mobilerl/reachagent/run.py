@@ -78,7 +78,7 @@ class ReachAgentRun(SftRun):
 
     def train_stage1(self) -> Path:
         """Trains on the golden flows of the training tasks, mixed with ordinary demonstrations."""
-        if out := self.finished(STAGE1):
+        if out := self.find_finished(STAGE1):
             return out
         settings = self.recipe.pages
         counts: Counter[str] = Counter()

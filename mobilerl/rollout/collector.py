@@ -170,7 +170,7 @@ class Collector:
         taken, self.lost = self.lost, []
         return taken
 
-    def judged(self) -> Mapping[str, float]:
+    def count_judge_usage(self) -> Mapping[str, float]:
         """Cumulative requests and tokens of the judge; {} without one."""
         if self._scorer is None:
             return {}

@@ -158,7 +158,7 @@ class _Run:
                 shutil.rmtree(self.out / EPISODES, ignore_errors=True)
                 (self.out / RESULTS).unlink(missing_ok=True)
 
-            def ended(group: Group) -> None:
+            def record_group(group: Group) -> None:
                 journal.begin(self.plan.suite, self.protocol, len(self.tasks) * self.plan.trials)
                 for trial, trajectory in enumerate(group.trajectories):
                     if self.keep:
@@ -169,7 +169,7 @@ class _Run:
 
             settings, trials = episode_settings(recipe.agent), self.plan.trials
             left = {task.id for task in self.missing}
-            run = partial(run_tasks, devices, policy, self.tasks, "eval", settings, ended, trials)
+            run = partial(run_tasks, devices, policy, self.tasks, "eval", settings, record_group, trials)
             lost = asyncio.run(run(scorer=scorer, done=lambda task: task.id not in left))
             self._lost |= {group.task.id: group.reason for group in lost}
 

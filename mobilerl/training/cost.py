@@ -75,7 +75,7 @@ class CostTracker:
         if self._collector is None:
             return
         self._total["device_hours"] += self._collector.held * hours
-        judged = {f"judge_{name}": value for name, value in self._collector.judged().items()}
+        judged = {f"judge_{name}": value for name, value in self._collector.count_judge_usage().items()}
         figures = {"device_busy_hours": self._collector.busy_s / 3600, **judged}
         for name in figures.keys() & self._total.keys():
             self._total[name] += figures[name] - self._counted.get(name, 0)

@@ -171,15 +171,15 @@ class OnlineTrainer:
         state.iteration += 1
         watch.begin()
         groups = await guard.until_stopped(self._collect(collector, source))
-        watch.ended("rollout")
+        watch.end_phase("rollout")
         state.env_steps += sum(len(t.steps) for g in groups for t in g.trajectories)
         informative = [useful for g in groups for useful in self.algorithm.informative(g)]
         learned = await self._learn(groups)
-        watch.ended("update")
+        watch.end_phase("update")
         version = self.engine.version
         await self._aside(self.engine.publish)
         self.sampler.record(groups)
-        watch.ended("publish")
+        watch.end_phase("publish")
         metrics: dict[str, float | None] = {
             "iteration": state.iteration,
             "time_s": state.elapsed_s,

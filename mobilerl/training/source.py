@@ -58,7 +58,7 @@ async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, c
 
 def _tell(sampler: TaskSampler, groups: list[Group], collectors: Collectors) -> None:
     """Tells the sampler which groups were completed and which were lost."""
-    sampler.ended(groups, collectors.take_lost())
+    sampler.record_outcomes(groups, collectors.take_lost())
 
 
 class SynchronousSource:

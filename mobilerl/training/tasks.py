@@ -86,9 +86,9 @@ class TaskSampler:
         if not self._tasks:
             raise self.excluded.all_set_aside()
 
-    def ended(self, groups: Sequence[Group], lost: Sequence[LostGroup]) -> None:
+    def record_outcomes(self, groups: Sequence[Group], lost: Sequence[LostGroup]) -> None:
         """Records which groups of a collection were completed and which were lost, before others are sampled."""
-        excluded = self.excluded.ended(groups, lost)
+        excluded = self.excluded.record_outcomes(groups, lost)
         for task_id in excluded:
             self._set_aside(task_id)
             self._say(f"task {task_id} is excluded for the rest of the run: {self.excluded.set_aside[task_id].reason}")

@@ -115,7 +115,7 @@ class RolloutWorkers:
         """As in `Collector`; assignments that are being carried out included."""
         return self._ended + sum(worker.ended for worker in self._workers)
 
-    def judged(self) -> Mapping[str, float]:
+    def count_judge_usage(self) -> Mapping[str, float]:
         """The judge's counts summed over all workers and collections, as in `Collector`."""
         return self._judged
 

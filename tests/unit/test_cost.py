@@ -29,7 +29,7 @@ class Fleet:
     def busy_s(self) -> float:
         return 3600 * self.held * self.hours
 
-    def judged(self) -> dict[str, float]:
+    def count_judge_usage(self) -> dict[str, float]:
         asked = int(self.hours)
         return {"requests": asked, "prompt_tokens": 1000 * asked, "completion_tokens": 20 * asked}
 

@@ -64,7 +64,7 @@ class ScriptedProvider:
     def name(self, number: int) -> str:
         return f"d{number}"
 
-    async def returned(self, number: int) -> None:
+    async def wait_for_return(self, number: int) -> None:
         while self.fault("returned", f"d{number}") != "yes":
             await asyncio.sleep(0.01)
 

@@ -73,7 +73,7 @@ def train(trainer: Trainer, run_dir: Path, *stages: str, processes: int = 0) -> 
     sft = SftRun(Recipe(sft={"processes": processes}), run_dir)
     for name in stages:
         trainer.training = name
-        if not sft.finished(name):
+        if not sft.find_finished(name):
             sft.train(name, run_dir / "init", CODEC, [], 1.0)
 
 

@@ -102,7 +102,7 @@ class SamplerMachine(RuleBasedStateMachine):
     @rule(task=st.sampled_from(TASKS), cause=st.sampled_from(Cause), completed=st.sampled_from(TASKS))
     def lose(self, task, cause, completed):
         for s in (self.sampler, self.twin):
-            s.ended([group(completed, 1.0)], [LostGroup(task, cause, "it raised")])
+            s.record_outcomes([group(completed, 1.0)], [LostGroup(task, cause, "it raised")])
 
     @rule()
     def restart(self):
@@ -142,11 +142,11 @@ def completed(name: str):
 
 def test_lost_groups_of_a_task_count_in_a_row():
     s = by_name(limit=2)
-    s.ended([], [lost("a")])
-    s.ended([completed("a")], [])
-    s.ended([], [lost("a")])
+    s.record_outcomes([], [lost("a")])
+    s.record_outcomes([completed("a")], [])
+    s.record_outcomes([], [lost("a")])
     assert not s.excluded.set_aside
-    s.ended([], [lost("a"), lost("a")])
+    s.record_outcomes([], [lost("a"), lost("a")])
     assert list(s.excluded.set_aside) == ["s/a"]
 
 
@@ -154,7 +154,7 @@ def test_a_fault_of_a_task_is_named_with_its_first_lost_group_and_at_its_exclusi
     s, said = by_name(), []
     s.report_to(said.append)
     for _ in range(3):
-        s.ended([completed("d")], [lost("a"), lost("b", Cause.DEVICE)])
+        s.record_outcomes([completed("d")], [lost("a"), lost("b", Cause.DEVICE)])
     assert said[0] == "task s/a cannot run: a raised; after 3 such groups it is excluded"
     assert said[1:] == [f"task s/{name} is excluded for the rest of the run: {name} raised" for name in "ab"]
 
@@ -162,12 +162,12 @@ def test_a_fault_of_a_task_is_named_with_its_first_lost_group_and_at_its_exclusi
 def test_an_outage_of_devices_sets_nothing_aside():
     s = by_name()
     for _ in range(50):
-        s.ended([], [lost(name, Cause.DEVICE) for name in "abcd"])
-    s.ended([completed("d")], [])  # it is over; everything lost in it counts as one
-    s.ended([completed("d")], [])
+        s.record_outcomes([], [lost(name, Cause.DEVICE) for name in "abcd"])
+    s.record_outcomes([completed("d")], [])  # it is over; everything lost in it counts as one
+    s.record_outcomes([completed("d")], [])
     assert not s.excluded.set_aside
     for _ in range(2):
-        s.ended([completed("b"), completed("c")], [lost("a", Cause.DEVICE)])
+        s.record_outcomes([completed("b"), completed("c")], [lost("a", Cause.DEVICE)])
     assert list(s.excluded.set_aside) == ["s/a"], "others are completed and this one never is"
 
 

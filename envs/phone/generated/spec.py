@@ -35,7 +35,7 @@ class Column:
             return rng.randint(1, 99)
         return rng.choice(self.options) if self.options else lexicon.text_value(rng, self.style)
 
-    def shown(self, value: str | int) -> str:
+    def format_value(self, value: str | int) -> str:
         return ("no", "yes")[int(value)] if self.kind == "flag" else str(value)
 
 

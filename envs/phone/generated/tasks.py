@@ -229,7 +229,7 @@ def _values(op: goals.Op, small: bool) -> list[tuple[str, str]]:
     """Names and values of a new row's fields, without its title."""
     table = goals.table_of(op)
     listed = [(table.column(k), v) for k, v in op.get("values", {}).items() if op["kind"] == "create" and k != "title"]
-    return [(goals.name_field(column, small), column.shown(value)) for column, value in listed]
+    return [(goals.name_field(column, small), column.format_value(value)) for column, value in listed]
 
 
 def _wording_kind(op: goals.Op) -> str:
@@ -261,10 +261,10 @@ class GeneratedTask(Template):
         return all(
             _comparable(phone.rows(f"{app.spec.authority}/{name}")) == _comparable(rows)
             for app in self.apps.values()
-            for name, rows in self.wanted(app).items()
+            for name, rows in self.expected_tables(app).items()
         )
 
-    def wanted(self, app: GeneratedApp) -> dict[str, list[Row]]:
+    def expected_tables(self, app: GeneratedApp) -> dict[str, list[Row]]:
         """The expected tables of an app after the task."""
         db = app.db
         for op in self.ops:

@@ -69,7 +69,7 @@ class Encoder:
         states = torch.cat([self._states(t) for t in trajectories])
         instructions = torch.stack([self._features.instruction(t.task.instruction) for t in trajectories])
         if self._scale is None:
-            self._scale = {**_spread("state", states), **_spread("instruction", instructions)}
+            self._scale = {**_measure_spread("state", states), **_measure_spread("instruction", instructions)}
         lengths = tuple(len(t.steps) for t in trajectories)
         return Encoded(self._normalize("state", states), self._normalize("instruction", instructions), lengths)
 
@@ -98,6 +98,6 @@ class Encoder:
         self._scale = state["scale"]
 
 
-def _spread(name: str, vectors: Tensor) -> dict[str, Tensor]:
+def _measure_spread(name: str, vectors: Tensor) -> dict[str, Tensor]:
     spread = vectors.std(0, correction=0)
     return {f"{name}_mean": vectors.mean(0), f"{name}_std": torch.where(spread < MIN_STD, 1.0, spread)}

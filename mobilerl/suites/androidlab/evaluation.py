@@ -124,7 +124,7 @@ async def evaluate(
             tasks, done = [task.task(plan.rounds) for task in plan.tasks], set(run.records)
             if any(task.id not in done for task in tasks):
                 envs = [WatchedEnv(run.env(opened, checkout.apps), faults) for opened in phones]
-                play = partial(run_tasks, envs, policy, tasks, SUITE, plan.episode, run.ended, retries=RETRIES)
+                play = partial(run_tasks, envs, policy, tasks, SUITE, plan.episode, run.record_group, retries=RETRIES)
                 await play(done=lambda task: task.id in done)
     finally:
         claim.release()
@@ -205,7 +205,7 @@ class _Run:
         except JudgeFault as fault:
             return {"fault": str(fault)}
 
-    def ended(self, group: Group) -> None:
+    def record_group(self, group: Group) -> None:
         [trajectory] = group.trajectories
         record = Record(
             task_id=trajectory.task.id,
