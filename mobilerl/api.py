@@ -24,8 +24,7 @@ from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.records import Trajectory
 from mobilerl.records.engine import Sampling
 from mobilerl.rollout.episode import episode_settings, run_episode
-from mobilerl.suites.base import eval_command
-from mobilerl.suites.command import PlanCommand
+from mobilerl.suites.command import PlanCommand, eval_command
 from mobilerl.suites.evaluation import evaluate as _evaluate
 
 

@@ -20,8 +20,8 @@ from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.sft.pretraining import PRETRAINING_BATCH_SIZE
 from mobilerl.sft.sources.stream import open_sources
 from mobilerl.system.terminal import say
-from mobilerl.train.checkpoint_files import check_files
-from mobilerl.train.dry_run import check_writable, print_recipe
+from mobilerl.training.checkpoint_files import check_files
+from mobilerl.training.dry_run import check_writable, print_recipe
 
 CONFIGS = RECIPES / "deepspeed"
 
@@ -32,7 +32,7 @@ def check_stages(recipe: Recipe, run_dir: Path, stages: Collection[int]) -> None
         raise ConfigError(f"stage 2 needs a stage 1 in {run_dir}: train it first (--stage 1), or give --model DIR")
 
 
-def fitted(recipe: Recipe) -> Recipe:
+def fit_recipe(recipe: Recipe) -> Recipe:
     """The recipe with a published model's own format, and with at most as many processes as there are GPUs, if any.
 
     Recipes for CPUs ask for one process per core.
@@ -91,7 +91,7 @@ def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2))
     if recipe.model:
         check_checkpoint(recipe.model)
         check_files(Path(recipe.model))
-    recipe = fitted(recipe)
+    recipe = fit_recipe(recipe)
     check(recipe)
     check_stages(recipe, run_dir, stages)
     open_sources(recipe.sft.sources, "train", make_context(recipe.agent))

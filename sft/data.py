@@ -84,7 +84,7 @@ class SftData:
         except ValueError as fault:
             raise ConfigError(str(fault)) from None
 
-    def recorded(self) -> Iterator[ExpertStep]:
+    def read_recorded(self) -> Iterator[ExpertStep]:
         """Steps of the sources' training episodes. Writes their statistics to `sources.json` at the end."""
         if not self.sources:
             return

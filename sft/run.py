@@ -23,7 +23,7 @@ from mobilerl.models.loading import save_model
 from mobilerl.policy.actor import Policy
 from mobilerl.policy.context import make_context
 from mobilerl.records.engine import Sampling
-from mobilerl.sft.checks import check, check_stages, deepspeed_file, fitted
+from mobilerl.sft.checks import check, check_stages, deepspeed_file, fit_recipe
 from mobilerl.sft.data import SftData
 from mobilerl.sft.demonstrations import single_steps
 from mobilerl.sft.distributed import Cluster, fit, follow
@@ -39,8 +39,8 @@ from mobilerl.sft.samples import ExpertStep, Sample, encode, encode_all
 from mobilerl.sft.trainer import LogCallback, TrainingJob, train
 from mobilerl.system.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.system.terminal import header, progress_bar, say
-from mobilerl.train.announcements import next_commands
-from mobilerl.train.tracking import Tracker, read_metrics
+from mobilerl.training.announcements import next_commands
+from mobilerl.training.tracking import Tracker, read_metrics
 
 STAGES = (1, 2)
 FOLDERS = ("init", "copying", "reading", "goals", "stage1", "stage2-round*", "final")
@@ -70,7 +70,7 @@ class SftRun:
 
     # --- stages ----------------------------------------------------------------------------------------------
 
-    def finished(self, name: str) -> Path | None:
+    def find_finished(self, name: str) -> Path | None:
         """The checkpoint folder if it exists. Checked before preparing its samples, which may take hours and money."""
         out = self.run_dir / name
         if not out.is_dir():
@@ -94,7 +94,7 @@ class SftRun:
 
         def goals() -> list[Sample]:
             made = self.data.wordings(self.recipe.sft.goal_samples)
-            return self._refreshed(
+            return self._add_reading(
                 "goals", codec, list(goal_samples(made, self.data.words, codec, random.Random(f"{self.seed}/done")))
             )
 
@@ -106,10 +106,10 @@ class SftRun:
         ]
         for name, make, batch_size, rate, wanted in trainings:
             if wanted:
-                base = self.finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
+                base = self.find_finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
         return base
 
-    def _refreshed(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
+    def _add_reading(self, name: str, codec: Codec, samples: list[Sample]) -> list[Sample]:
         """For a tiny model, adds some new reading samples, since it forgets words that do not occur."""
         if not self.recipe.sft.reading_samples or not tiny.is_tiny(codec.tokenizer):
             return samples
@@ -121,13 +121,13 @@ class SftRun:
 
         After reading pre-training, which covers single steps, the latter are left out.
         """
-        if made := self.finished("stage1"):
+        if made := self.find_finished("stage1"):
             return made
         extra = [] if self.reading else single_steps(steps, random.Random(self.seed))
         codec = Codec.load(base, self.recipe.engine.max_pixels)
-        samples = encode_all(chain(steps, extra, self.data.recorded()), self.context, codec)
+        samples = encode_all(chain(steps, extra, self.data.read_recorded()), self.context, codec)
         return self.train(
-            "stage1", base, codec, self._refreshed("stage1", codec, samples), self.recipe.sft.stage1_epochs
+            "stage1", base, codec, self._add_reading("stage1", codec, samples), self.recipe.sft.stage1_epochs
         )
 
     def stage2(self, steps: Sequence[ExpertStep], base: Path) -> Path:
@@ -135,7 +135,7 @@ class SftRun:
         settings = self.recipe.sft
         for number in range(1, settings.stage2_rounds + 1):
             name = f"stage2-round{number}"
-            if made := self.finished(name):
+            if made := self.find_finished(name):
                 base = made
                 continue
             rng = random.Random(f"{self.seed}/reasoning/{number}")
@@ -149,7 +149,7 @@ class SftRun:
                 raise ConfigError(f"stage 2, round {number}: no proposal was the expert's action; train stage 1 longer")
             codec = Codec.load(base, self.recipe.engine.max_pixels)
             samples = [encode(step, self.context, codec, thought) for step, thought in kept]
-            base = self.train(name, base, codec, self._refreshed(name, codec, samples), settings.stage2_epochs)
+            base = self.train(name, base, codec, self._add_reading(name, codec, samples), settings.stage2_epochs)
         return base
 
     def _proposals(self, number: int, base: Path, steps: Sequence[ExpertStep]) -> list[list[Proposal]]:
@@ -256,7 +256,7 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
 
     On all nodes except the first it only joins node 0's training jobs.
     """
-    recipe = fitted(recipe)
+    recipe = fit_recipe(recipe)
     check(recipe)
     if recipe.sft.node_rank:
         follow(recipe.sft)

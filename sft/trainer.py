@@ -19,7 +19,7 @@ from mobilerl.models.codec import Codec
 from mobilerl.models.loading import add_lora, load_model
 from mobilerl.sft.batches import IGNORE, Collator, LengthBatches, RankBatches, collate, with_placeholder
 from mobilerl.sft.samples import Sample, image_counts, lengths_of
-from mobilerl.train.skipping import NotFinite, StepCounter
+from mobilerl.training.skipping import NotFinite, StepCounter
 
 DECAY = 0.2
 """Fraction of the steps over which the learning rate decays to 0."""

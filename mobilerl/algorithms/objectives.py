@@ -66,10 +66,10 @@ def with_rollout_gap(objective: Objective) -> Objective:
     and samples of the current version.
     """
 
-    def measured(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+    def measure(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
         loss, metrics = objective(micro)
         with torch.no_grad():
-            fresh = micro.mask.bool() & ~micro.older.unsqueeze(1)
+            fresh = micro.mask.bool() & ~micro.off_policy.unsqueeze(1)
             gap = (micro.logp.exp() - micro.rollout_logp.exp()).abs()
             sums = {
                 PROB_DIFF: gap.masked_fill(~fresh, 0.0).max(),
@@ -79,4 +79,4 @@ def with_rollout_gap(objective: Objective) -> Objective:
             }
         return loss, {**metrics, **sums}
 
-    return measured
+    return measure

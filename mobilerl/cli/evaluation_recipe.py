@@ -35,7 +35,7 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
         saved = read_agent(args.model)
     if saved is None:
         base = [] if args.config else [word for word in defaults if word.split("=")[0] not in given]
-        return _published(args, settings, base) or load(settings, base)
+        return _load_published(args, settings, base) or load(settings, base)
     ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
     say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
     own = given
@@ -48,7 +48,7 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
     return recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"max_pixels": cap})})
 
 
-def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence[str]) -> Recipe | None:
+def _load_published(args: argparse.Namespace, settings: Sequence[str], base: Sequence[str]) -> Recipe | None:
     """The recipe for a published model in its own format, without MobileRL's settings; None for other models."""
     from mobilerl.eval.policies import MOBILERL_SETTINGS
     from mobilerl.policy.formats.choice import published_name, with_format

@@ -76,7 +76,7 @@ async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str
     provider = docker_provider(recipe, owner=DETACHED, claim=claim)
     await provider.open()
     try:
-        listed = await asyncio.to_thread(provider.listed)
+        listed = await asyncio.to_thread(provider.list_containers)
         if others := sorted({c.owner for c in listed if c.owner != provider.owner}):
             raise ConfigError(
                 f"the fleet {name} has containers of a run ({', '.join(others)}): set another --fleet.name, or, when "
@@ -114,7 +114,7 @@ def status(recipe: Recipe, console: Console) -> int:
     """Prints the containers of all fleets on the recipe's engines."""
     table = make_table("fleet", "device", "state", "owner", "adb", "engine", "image", whole="adb")
     with engines(recipe) as found:
-        containers = [c for engine in found for c in engine.listed(everything=True)]
+        containers = [c for engine in found for c in engine.list_containers(everything=True)]
     for c in containers:
         table.add_row(c.fleet, str(c.place), c.state, c.owner, c.serial or "--", c.engine or "local", c.image)
     console.print(table)

@@ -19,7 +19,7 @@ def examine(recipe: Recipe, run_dir: Path = Path("runs")) -> Iterator[Check]:
     fleet, extras, kind = recipe.fleet, extras_of(recipe), fleet_type(recipe.fleet)
     on_this_machine = not os.environ.get("RAY_ADDRESS")
     yield machine.python()
-    yield from packages.installed(extras)
+    yield from packages.check_packages(extras)
     engine = engine_kind(recipe.engine)
     yield from packages.engine(engine)
     if engine.cluster:

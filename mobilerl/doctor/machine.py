@@ -134,7 +134,7 @@ def adb(fleet: FleetSection) -> Check:
         from adbutils import AdbClient
         from adbutils.errors import AdbError
 
-        from mobilerl.envs.adb import attached
+        from mobilerl.envs.adb import list_attached
     except ImportError:
         fix = f"pip install 'mobilerl[{fleet.type if needed else 'adb'}]'"
         return missing("adb", needed, "adbutils is not installed", fix)
@@ -143,7 +143,7 @@ def adb(fleet: FleetSection) -> Check:
     client = AdbClient(socket_timeout=TIMEOUT_S)
     try:
         version = client.server_version()  # starts the server of this machine if it is not running
-        listed = len(attached(client))
+        listed = len(list_attached(client))
     except (AdbError, OSError, ValueError, subprocess.SubprocessError) as error:
         detail = f"no adb server answers at {client.host}:{client.port}: {one_line(error)}"
         return broken("adb", True, detail, f"adb -P {client.port} devices")

@@ -41,8 +41,8 @@ from mobilerl.sft.samples import Sample, encode
 from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import printable, say
-from mobilerl.train import checkpoint
-from mobilerl.train.tracking import Tracker
+from mobilerl.training import checkpoint
+from mobilerl.training.tracking import Tracker
 
 STAGE1 = "stage1"
 RESULTS, COUNTS, TABLE = "results.json", "pages/counts.json", "pages.md"
@@ -78,7 +78,7 @@ class ReachAgentRun(SftRun):
 
     def train_stage1(self) -> Path:
         """Trains on the golden flows of the training tasks, mixed with ordinary demonstrations."""
-        if out := self.finished(STAGE1):
+        if out := self.find_finished(STAGE1):
             return out
         settings = self.recipe.pages
         counts: Counter[str] = Counter()

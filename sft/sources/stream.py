@@ -127,7 +127,7 @@ def steps(
         files = list(source.files)
         if buffer:
             rng.shuffle(files)
-        return _shuffled((step for file in files for step in source.steps(file, split, context, counts)), buffer, rng)
+        return _shuffle((step for file in files for step in source.steps(file, split, context, counts)), buffer, rng)
 
     passes = [one_pass(source, report.counts(source.name)) for source in sources]
     weights, unread = [source.settings.weight for source in sources], set(range(len(sources)))
@@ -141,7 +141,7 @@ def steps(
         passes[i] = one_pass(sources[i], Counts())
 
 
-def _shuffled(steps: Iterator[SourceStep], buffer: int, rng: random.Random) -> Iterator[SourceStep]:
+def _shuffle(steps: Iterator[SourceStep], buffer: int, rng: random.Random) -> Iterator[SourceStep]:
     held: list[SourceStep] = []
     for step in steps:
         if len(held) < buffer:

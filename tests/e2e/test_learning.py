@@ -14,9 +14,9 @@ from mobilerl.envs.base import Action, Finish
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.policy.actions import candidates
 from mobilerl.sft.samples import ExpertStep
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.online import train
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.online import train
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -16,7 +16,7 @@ from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.report import read_results
 from mobilerl.reachagent.dpo import read_pairs
 from mobilerl.reachagent.graph import PageGraph
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

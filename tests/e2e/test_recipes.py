@@ -16,8 +16,8 @@ from small_policies import HEIGHT, WIDTH
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 from mobilerl.config import read_saved
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

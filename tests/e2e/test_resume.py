@@ -22,8 +22,8 @@ import pytest
 from prepared import program
 from small_policies import HEIGHT, WIDTH, weak_policy
 
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -28,8 +28,8 @@ from small_policies import HEIGHT, WIDTH, weak_policy
 from test_recipes import METRICS
 
 from mobilerl.records.files import load_trajectories
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [
     pytest.mark.e2e,

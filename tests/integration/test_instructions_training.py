@@ -17,7 +17,7 @@ from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import STATE_FILE, latest
 from mobilerl.models.hub import FILES
 from mobilerl.records.files import load_trajectories
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = pytest.mark.slow
 CHECKED = """

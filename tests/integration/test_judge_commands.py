@@ -14,8 +14,8 @@ from mobilerl.cli import main
 from mobilerl.eval.report import read_results
 from mobilerl.judge.examples import PROBE
 from mobilerl.models import tiny
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import read_metrics
 
 
 def flags(server: StandIn) -> list[str]:

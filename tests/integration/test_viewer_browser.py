@@ -11,7 +11,7 @@ from viewer_browser import CHROMIUM, Browser
 from viewer_run import EVIL, episode, made_task, make_run
 
 from mobilerl.records.files import save_trajectories
-from mobilerl.train.tracking import Tracker
+from mobilerl.training.tracking import Tracker
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import make_server
 

@@ -31,7 +31,7 @@ from mobilerl.models.loading import load_model
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import EngineError, Request, Sampling, StreamingEngine
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [
     pytest.mark.slow,

@@ -31,8 +31,8 @@ from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
 from mobilerl.records.files import save_trajectories, trajectory_to_dict
 from mobilerl.records.screens import ScreenFolder
-from mobilerl.train.run_log import StatusLog, write_advantages
-from mobilerl.train.tracking import Tracker
+from mobilerl.training.run_log import StatusLog, write_advantages
+from mobilerl.training.tracking import Tracker
 
 WIDTH, HEIGHT = 90, 180
 GROUPS, SIZE, DEVICES = 16, 8, 24

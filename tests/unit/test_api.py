@@ -69,7 +69,7 @@ def test_a_mistake_leaves_nothing_behind(model, tmp_path):
 
 
 def test_train_is_a_function_in_every_order_of_imports():
-    for first in ("import mobilerl.train", "from mobilerl import Agent", "pass"):
+    for first in ("import mobilerl.training", "from mobilerl import Agent", "pass"):
         code = (
             f"{first}\nfrom mobilerl import train\nimport mobilerl\nassert callable(train) and train is mobilerl.train"
         )

@@ -11,8 +11,8 @@ import pytest
 
 from mobilerl.config import load_recipe
 from mobilerl.engines.registry import engine_kind
-from mobilerl.train import cost
-from mobilerl.train.cost import CostTracker
+from mobilerl.training import cost
+from mobilerl.training.cost import CostTracker
 
 
 class Fleet:
@@ -29,7 +29,7 @@ class Fleet:
     def busy_s(self) -> float:
         return 3600 * self.held * self.hours
 
-    def judged(self) -> dict[str, float]:
+    def count_judge_usage(self) -> dict[str, float]:
         asked = int(self.hours)
         return {"requests": asked, "prompt_tokens": 1000 * asked, "completion_tokens": 20 * asked}
 

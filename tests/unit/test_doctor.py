@@ -21,7 +21,7 @@ from mobilerl.doctor import machine, packages, storage
 from mobilerl.doctor.examine import examine
 from mobilerl.engines.registry import engine_kind
 from mobilerl.models import tiny
-from mobilerl.train.disk import disk
+from mobilerl.training.disk import disk
 
 VERL = ("--engine.type", "verl")
 
@@ -76,7 +76,7 @@ def test_the_command_for_vllm_takes_the_version_that_fits_torch(extra, engine, t
     (tmp_path / "nvidia-smi").chmod(0o755)
     (check,) = packages.engine(kind)
     assert check.fix == command and packages.installs(extra) == command
-    torch = next(check for check in packages.installed(("local", extra)) if check.name == "torch")
+    torch = next(check for check in packages.check_packages(("local", extra)) if check.name == "torch")
     assert torch.state == "warning" and "tested with 2.11.0" in torch.detail
     assert packages.installs("docker") == "pip install 'mobilerl[docker]'"
 

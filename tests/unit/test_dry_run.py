@@ -12,9 +12,9 @@ from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.models import tiny
 from mobilerl.suites.base import make_suite
-from mobilerl.train.dry_run import check_devices
-from mobilerl.train.estimate import estimate
-from mobilerl.train.run import Run
+from mobilerl.training.dry_run import check_devices
+from mobilerl.training.estimate import estimate
+from mobilerl.training.run import Run
 
 SMALL = ["--phone.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
 SMALL += ["--agent.max_new_tokens", "4"]

@@ -9,11 +9,12 @@ import pytest
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, InstructionsSuiteSection, load_recipe
 from mobilerl.envs.base import InfraError, ShellResult
-from mobilerl.envs.instructions.packages import named
+from mobilerl.envs.instructions.packages import find_named
 from mobilerl.envs.instructions.tasks import Instruction, make_task
 from mobilerl.models import tiny
 from mobilerl.suites import fleet
-from mobilerl.suites.base import device_warnings, eval_command, make_suite
+from mobilerl.suites.base import device_warnings, make_suite
+from mobilerl.suites.command import eval_command
 
 SETTINGS = "com.android.settings"
 FILE = f"""
@@ -157,12 +158,12 @@ def test_an_evaluation_names_them_as_errors_and_plays_the_others(suite, tmp_path
 def test_packages_are_found_where_commands_name_them(field, line, found):
     task = Instruction(instruction="x", app="com.c", answer="x", **{field: (line,)})
     expected = {"com.c": ("app", True)} | ({"com.a.b": found} if found else {})
-    assert named(make_task(task)) == expected
+    assert find_named(make_task(task)) == expected
 
 
 def test_a_reset_that_installs_names_none():
     task = Instruction(instruction="x", app="com.c", answer="x", reset=("pm install -r /data/local/tmp/c.apk",))
-    assert named(make_task(task)) == {}
+    assert find_named(make_task(task)) == {}
 
 
 def test_a_dry_run_asks_devices_that_answer(suite, tmp_path, capsys):

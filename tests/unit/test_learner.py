@@ -14,9 +14,9 @@ from mobilerl.algorithms.objectives import imitation
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config.algorithms import FilteredBCSection
 from mobilerl.records.engine import SkippedStep
-from mobilerl.train.learner import learn as learn_with
-from mobilerl.train.learner import step_counter
-from mobilerl.train.skipping import NotFinite
+from mobilerl.training.learner import learn as learn_with
+from mobilerl.training.learner import step_counter
+from mobilerl.training.skipping import NotFinite
 
 
 def learn(engine, algorithm, batches):

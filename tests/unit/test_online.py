@@ -22,13 +22,13 @@ from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.pool import FixedDevices
 from mobilerl.models import tiny
 from mobilerl.suites.phone.training import make_phones, training_tasks
-from mobilerl.train import online, source
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.interrupt import Stopped
-from mobilerl.train.online import OnlineTrainer
-from mobilerl.train.run import Run
-from mobilerl.train.skipping import NotFinite
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training import online, source
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.interrupt import Stopped
+from mobilerl.training.online import OnlineTrainer
+from mobilerl.training.run import Run
+from mobilerl.training.skipping import NotFinite
+from mobilerl.training.tracking import read_metrics
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ class OpenedPhones(FixedDevices):
 
 def use_suite(monkeypatch, tasks, devices) -> None:
     suite = SimpleNamespace(open=lambda run_dir: (tasks, devices), in_process=True)
-    monkeypatch.setattr("mobilerl.train.run.make_suite", lambda recipe: suite)
+    monkeypatch.setattr("mobilerl.training.run.make_suite", lambda recipe: suite)
 
 
 @pytest.mark.parametrize("part", ["make_algorithm", "make_group_source", "StopGuard", "offline", "start", None])

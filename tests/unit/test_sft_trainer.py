@@ -12,7 +12,7 @@ from mobilerl.models.codec import Codec
 from mobilerl.sft import trainer as module
 from mobilerl.sft.samples import Sample
 from mobilerl.sft.trainer import LogCallback, TrainingJob, train
-from mobilerl.train.skipping import NotFinite
+from mobilerl.training.skipping import NotFinite
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEPS, BATCH = 6, 2

@@ -14,12 +14,12 @@ from rich.console import Console
 
 from mobilerl.config import ConfigError, TrackingSection, load_recipe
 from mobilerl.envs.base import InfraError
-from mobilerl.train import progress
-from mobilerl.train.interrupt import Stopped
-from mobilerl.train.mirrors import check_mirrors
-from mobilerl.train.progress import ProgressView, TimeLeft, describe_status
-from mobilerl.train.starts import STARTS_FILE, command_line
-from mobilerl.train.tracking import Tracker, read_metrics
+from mobilerl.training import progress
+from mobilerl.training.interrupt import Stopped
+from mobilerl.training.mirrors import check_mirrors
+from mobilerl.training.progress import ProgressView, TimeLeft, describe_status
+from mobilerl.training.starts import STARTS_FILE, command_line
+from mobilerl.training.tracking import Tracker, read_metrics
 
 
 def test_non_finite_values_become_null(tmp_path):

@@ -49,7 +49,7 @@ def test_vllms_image_processor_leaves_prepared_images_as_they_are(folder, limit)
     limits = image_limits(codec)
     for width, height in ((90, 200), (360, 720), (40, 40)):
         screen = png(width, height)
-        shown = codec.images.scaled(screen)
+        shown = codec.images.scale(screen)
         assert limits["shortest_edge"] <= shown.width * shown.height <= limits["longest_edge"]
         again = codec.image_processor(images=[shown], return_tensors="np", size=limits)
         np.testing.assert_allclose(again["pixel_values"], codec.pixels(screen)[0], atol=1e-6)

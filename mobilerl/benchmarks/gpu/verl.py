@@ -25,7 +25,7 @@ from mobilerl.benchmarks.gpu.serving import (
     measure_speed,
     requests,
     signal_group,
-    timed,
+    time_block,
     with_advantages,
     write_model,
 )
@@ -48,14 +48,14 @@ MODEL, CHECKPOINT, KEPT = "verl-model", "verl-checkpoint", "verl-logprobs.json"
 def run(report: Report) -> None:
     gpu = torch.cuda.is_available()
     write_model("0.35B" if gpu else "tiny", report.folder / MODEL)
-    with timed(report, "start to the first samples"):
+    with time_block(report, "start to the first samples"):
         engine = start(report.folder / MODEL)
         rows = full_size_rows(engine.codec, SAMPLES if gpu else 4)
         engine.generate(requests(rows, 1, 2))
     for number in range(ITERATIONS):
         check_agreement(report, f"version {number}", engine, rows)
         learn(report, engine, rows)
-        with timed(report, "publish"):
+        with time_block(report, "publish"):
             engine.publish()
     measure_speed(report, engine, rows, (1, 16, 64) if gpu else (1, 4))
     _save(report, engine, rows)
@@ -79,7 +79,7 @@ def _rehearse() -> tuple[str, ...]:
 
 def learn(report: Report, engine: Engine, rows: Sequence[TrainingSample]) -> None:
     """An update of an iteration: log-probabilities of all samples, then optimizer steps of equal parts of them."""
-    with timed(report, f"{type(engine).__name__}: update of {len(rows)} samples in {STEPS} steps") as found:
+    with time_block(report, f"{type(engine).__name__}: update of {len(rows)} samples in {STEPS} steps") as found:
         began = time.perf_counter()
         batch = with_advantages(rows, engine.logprobs(rows))
         found["logprobs_s"] = time.perf_counter() - began
@@ -97,7 +97,7 @@ def _signal(report: Report, engine: VerlEngine, rows: Sequence[TrainingSample]) 
 
 
 def _save(report: Report, engine: VerlEngine, rows: Sequence[TrainingSample]) -> None:
-    with timed(report, "checkpoint"):
+    with time_block(report, "checkpoint"):
         (report.folder / CHECKPOINT).mkdir()
         engine.save(report.folder / CHECKPOINT)
     kept = {"process": os.getpid(), "logprobs": engine.logprobs(rows)}

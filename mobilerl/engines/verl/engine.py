@@ -231,22 +231,22 @@ class VerlEngine:
         try:
             return done.result(self.settings.vllm.timeout_s)
         except TimeoutError as error:
-            raise self._failed(
+            raise self._make_error(
                 f"{what} took longer than vllm.timeout_s = {self.settings.vllm.timeout_s:g} s"
             ) from error
         except ray.exceptions.RayError as error:
-            raise self._failed(f"{what} failed ({one_line(error)})") from error
+            raise self._make_error(f"{what} failed ({one_line(error)})") from error
 
     def _wait(self, refs: Any, timeout_s: float, what: str) -> Any:
         """Returns the results of Ray calls. Raises EngineError on a timeout, so that a dead process ends the run."""
         try:
             return ray.get(refs, timeout=timeout_s)
         except ray.exceptions.GetTimeoutError as error:
-            raise self._failed(f"{what} took longer than {timeout_s:g} s") from error
+            raise self._make_error(f"{what} took longer than {timeout_s:g} s") from error
         except ray.exceptions.RayError as error:
-            raise self._failed(f"{what} failed ({one_line(error)})") from error
+            raise self._make_error(f"{what} failed ({one_line(error)})") from error
 
-    def _failed(self, what: str) -> EngineError:
+    def _make_error(self, what: str) -> EngineError:
         error = EngineError(f"{what}; {RESUME}")
         if self.requests is not None:
             self.requests.fail(error)

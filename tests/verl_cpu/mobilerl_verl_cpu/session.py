@@ -29,8 +29,8 @@ from mobilerl.inference.engine_policy import StreamPolicy
 from mobilerl.records import Completion, MicroBatch, TrainingSample
 from mobilerl.records.engine import EngineError, Request, Sampling, SkippedStep
 from mobilerl.suites.phone.training import make_phones
-from mobilerl.train.checkpoint import load_engine
-from mobilerl.train.setup import make_collector
+from mobilerl.training.checkpoint import load_engine
+from mobilerl.training.setup import make_collector
 from mobilerl_verl_cpu.flags import ENGINE_FLAGS
 from mobilerl_verl_cpu.launch import ray_cluster
 

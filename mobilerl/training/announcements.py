@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mobilerl.config import Recipe
 from mobilerl.envs.base import Devices, MobileEnv, Task
-from mobilerl.suites.base import eval_command
+from mobilerl.suites.command import eval_command
 from mobilerl.suites.fleet import describe_devices
 from mobilerl.system.terminal import header
 

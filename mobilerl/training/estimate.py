@@ -20,12 +20,12 @@ from mobilerl.records.engine import Engine
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import make_devices
 from mobilerl.system.terminal import duration
-from mobilerl.train.learner import learn, step_counter
-from mobilerl.train.progress import TimeLeft
-from mobilerl.train.run import Run
-from mobilerl.train.setup import make_collector, make_resources
-from mobilerl.train.tasks import TaskSampler
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.learner import learn, step_counter
+from mobilerl.training.progress import TimeLeft
+from mobilerl.training.run import Run
+from mobilerl.training.setup import make_collector, make_resources
+from mobilerl.training.tasks import TaskSampler
+from mobilerl.training.tracking import read_metrics
 
 MEASURED_S = 15.0
 """Longest time to measure rollout, in seconds; an idle machine needs less."""

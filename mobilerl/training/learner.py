@@ -9,7 +9,7 @@ from mobilerl.algorithms.base import Algorithm
 from mobilerl.algorithms.objectives import FRESH_K3, FRESH_SURPRISE, FRESH_TOKENS, with_rollout_gap
 from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Engine
-from mobilerl.train.skipping import StepCounter, name_of
+from mobilerl.training.skipping import StepCounter, name_of
 
 
 def step_counter(algorithm: Algorithm, limit: int) -> StepCounter:
