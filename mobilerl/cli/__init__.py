@@ -26,6 +26,7 @@ from mobilerl.cli import (
     pages,
     phone,
     push,
+    replay,
     settings,
     sft,
     train,
@@ -45,7 +46,23 @@ from mobilerl.training.skipping import NotFinite
 from mobilerl.training.workers import WorkerError
 
 COMMANDS = (
-    *(demo, whole_run, sft, train, pages, evaluate, phone, fleet, view, push, doctor, bench, settings, completion),
+    *(
+        demo,
+        whole_run,
+        sft,
+        train,
+        pages,
+        evaluate,
+        phone,
+        fleet,
+        view,
+        push,
+        replay,
+        doctor,
+        bench,
+        settings,
+        completion,
+    ),
 )
 BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141
 

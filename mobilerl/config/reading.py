@@ -15,7 +15,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
+from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, read_flags, settings_of, suggestion
 from mobilerl.config.in_use import reason, unused, without_unused
 from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
@@ -94,10 +94,14 @@ def to_toml(recipe: Recipe) -> str:
     return tomli_w.dumps(replace_values(without_unused(recipe), None, NULL))
 
 
-def read_saved(path: Path) -> Recipe:
-    """Reads a recipe written by `save_recipe`. Raises ConfigError if it is damaged or of another version."""
+def read_saved(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Reads a recipe written by `save_recipe`, with dotted command-line `overrides`.
+
+    Raises ConfigError if it is damaged or of another version.
+    """
+    flags = read_flags(overrides)
     try:
-        return recipe_with_plugins()(**modern_tables(json.loads(path.read_bytes())))
+        return recipe_with_plugins()(**_merge(modern_tables(json.loads(path.read_bytes())), flags))
     except ValidationError as error:
         mistakes = _explain(error, Recipe, {str(path): {}})
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):

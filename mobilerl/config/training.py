@@ -61,6 +61,8 @@ class TrainSection(Section):
     """Checkpoint interval in iterations."""
     keep_checkpoints: Annotated[Positive, RESUMABLE] = 2
     """Number of newest checkpoints to keep."""
+    keep_batches: Annotated[Count, TRAIN, RESUMABLE] = 0
+    """Number of newest iterations whose mini-batches are kept, for `mobilerl replay`."""
     trajectories_every: Annotated[Count, RESUMABLE] = 10
     """Interval in iterations at which trajectories are written; 0 for never."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -20,7 +20,8 @@ from mobilerl.algorithms.base import make_algorithm
 from mobilerl.config.reading import held
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.envs.base import Devices, MobileEnv, Task
-from mobilerl.records import Group
+from mobilerl.records import Group, TrainingSample
+from mobilerl.records.batches import keep_batches
 from mobilerl.records.engine import Engine
 from mobilerl.suites.fleet import fleet_type
 from mobilerl.system.free_memory import give_back_free_memory
@@ -245,8 +246,12 @@ class OnlineTrainer:
         return await self._aside(self._update, groups)
 
     def _update(self, groups: Sequence[Group]) -> dict[str, float | None]:
-        self.algorithm.add(groups, self.state.iteration)
-        return learn(self.engine, self.algorithm, self.algorithm.mini_batches(self.rng), self.steps)
+        iteration, keep = self.state.iteration, self.recipe.train.keep_batches
+        self.algorithm.add(groups, iteration)
+        batches: Iterable[Sequence[TrainingSample]] = self.algorithm.mini_batches(self.rng)
+        if keep:
+            batches = keep_batches(self.run_dir, iteration, batches, keep)
+        return learn(self.engine, self.algorithm, batches, self.steps)
 
     def _check_steps(self, ended: bool = False) -> None:
         """Raises NotFinite if nothing can be learned any more; called before a checkpoint could be written."""
