@@ -27,7 +27,8 @@ FormatName = Literal[
 """Formats of prompts, coordinates and responses: mobilerl's own and those of published models (docs/models.md)."""
 
 OURS = OnlyWith({"agent.format": ("mobilerl", None)})
-LOCAL = OnlyWith({"engine.type": ("local",)})
+LEARNS_HERE = OnlyWith({"engine.type": ("local", "vllm")})
+VLLM = OnlyWith({"engine.type": ("vllm",)})
 
 
 class AgentSection(Section):
@@ -79,11 +80,9 @@ class TinySection(Section):
 class EngineSection(Section):
     """The engine, which holds the weights, trains them, and samples from them."""
 
-    type: Literal["local", "verl"] = "local"
-    """Engine: `local` is one process on a CPU or one GPU, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
-    inference: Annotated[Literal["local", "vllm"], LOCAL, UsedBy(("train", "pages"))] = "local"
-    """Sampling with engine.type = "local": in the training process, or by vLLM, which receives the weights after every
-    update."""
+    type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "pages"))] = "local"
+    """Engine: `local` is one process on a CPU or one GPU, `vllm` is that process and vLLM, which samples and receives the
+    weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
     learning_rate: Rate = 3e-4
     """Peak learning rate of AdamW."""
     weight_decay: Weight = 0.0
@@ -100,33 +99,28 @@ class EngineSection(Section):
     """Recompute activations in the backward pass, for much less memory but slower updates."""
     lora_rank: Count = 0
     """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
-    threads: Annotated[Count, LOCAL, RESUMABLE] = 0
+    threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
     """Number of CPU threads; 0 for all cores."""
-    generate_threads: Annotated[Count, LOCAL, RESUMABLE] = 0
+    generate_threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
     """Number of CPU threads for sampling; 0 for `threads`."""
-
-    @property
-    def name(self) -> str:
-        """Name of the engine in `mobilerl.engines.registry`."""
-        return self.inference if self.type == "local" else self.type
 
 
 class VllmSection(Section):
-    """vLLM, if it does the sampling: engine.type = "verl" or engine.inference = "vllm"."""
+    """vLLM, if it does the sampling: engine.type = "vllm" or "verl"."""
 
     tensor_parallel: Annotated[Positive, RESUMABLE] = 1
     """Number of GPUs that each copy of the model is sharded over."""
     gpu_memory: Annotated[Share, RESUMABLE] = 0.6
     """Fraction of GPU memory for vLLM's weights and KV cache; training gets the rest if both share a GPU."""
-    sleep: Annotated[bool, OnlyWith({"engine.inference": ("vllm",)}), RESUMABLE] = False
-    """Free vLLM's GPU memory during updates, for engine.inference = "vllm"; verl always does."""
+    sleep: Annotated[bool, VLLM, RESUMABLE] = False
+    """Free vLLM's GPU memory during updates, for engine.type = "vllm"; verl always does."""
     max_prompt: Positive = 8192
     """Maximum prompt length in tokens, including image tokens; a longer prompt is an error."""
     max_sequences: Annotated[Positive, RESUMABLE] = 256
     """Maximum number of sequences that each copy of the model generates at once."""
     timeout_s: Annotated[Rate, RESUMABLE] = 600.0
     """Time limit of a start, a weight update or a request, in seconds, after which the run ends."""
-    overrides: Annotated[tuple[str, ...], OnlyWith({"engine.inference": ("vllm",)}), RESUMABLE] = ()
+    overrides: Annotated[tuple[str, ...], VLLM, RESUMABLE] = ()
     """Further engine arguments of vLLM as name=value; they take precedence over all others."""
 
 

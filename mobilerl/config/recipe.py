@@ -35,7 +35,7 @@ SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
 FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld", EVAL_PLUGIN))
 JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions", EVAL_PLUGIN))
 ROLLOUT = UsedBy(("train", "eval instructions", EVAL_PLUGIN))
-VLLM, VERL = {"engine.inference": ("vllm",)}, {"engine.type": ("verl",)}
+VLLM, VERL = OnlyWith({"engine.type": ("vllm", "verl")}), OnlyWith({"engine.type": ("verl",)})
 
 
 class Recipe(Section):
@@ -50,8 +50,8 @@ class Recipe(Section):
     fleet: Annotated[FleetSection, FLEET, RESUMABLE] = FleetSection()
     agent: AgentSection = AgentSection()
     engine: EngineSection = EngineSection()
-    vllm: Annotated[VllmSection, ENGINES, OnlyWith(VLLM | VERL)] = VllmSection()
-    cluster: Annotated[ClusterSection, ENGINES, OnlyWith(VERL), RESUMABLE] = ClusterSection()
+    vllm: Annotated[VllmSection, ENGINES, VLLM] = VllmSection()
+    cluster: Annotated[ClusterSection, ENGINES, VERL, RESUMABLE] = ClusterSection()
     sft: Annotated[SftSection, SFT] = SftSection()
     pages: Annotated[PagesSection, PAGES] = PagesSection()
     dpo: Annotated[DpoSection, PAGES] = DpoSection()
@@ -67,7 +67,7 @@ class Recipe(Section):
     @property
     def plays_in_workers(self) -> bool:
         """Whether worker processes with copies of the model collect; vLLM serves many episodes without workers."""
-        return self.rollout.workers > 0 and self.engine.name == "local"
+        return self.rollout.workers > 0 and self.engine.type == "local"
 
     @model_validator(mode="before")
     @classmethod

@@ -32,7 +32,7 @@ class RolloutSection(Section):
     max_staleness: Count = 0
     """Maximum number of policy versions that a trajectory may lag behind; 0 alternates collection and learning. With
     `workers`, one iteration is collected while the previous one is learned from."""
-    workers: Annotated[Count, TRAIN, OnlyWith({"engine.inference": ("local",)}), RESUMABLE] = 0
+    workers: Annotated[Count, TRAIN, OnlyWith({"engine.type": ("local",)}), RESUMABLE] = 0
     """Number of rollout workers, each on one CPU core with its share of the phones; 0 collects in the trainer."""
     max_retries: Annotated[Count, RESUMABLE] = 3
     """Maximum number of retries of an episode after device failures."""

@@ -74,7 +74,7 @@ def install_command(extra: str, with_vllm: bool = False) -> str:
 
 
 def engine_kind(engine: EngineSection) -> EngineKind:
-    return _KINDS[engine.name]
+    return _KINDS[engine.type]
 
 
 def make_trainer_engine(recipe: Recipe) -> Engine:
@@ -194,6 +194,6 @@ def _version(package: str) -> str | None:
 
 _KINDS = {
     "local": EngineKind('engine.type = "local"', "local", {"torch": ">=2"}, _make_local, _local_gpus),
-    "vllm": EngineKind('engine.inference = "vllm"', "vllm", VLLM, _make_vllm, _vllm_gpus),
+    "vllm": EngineKind('engine.type = "vllm"', "vllm", VLLM, _make_vllm, _vllm_gpus),
     "verl": EngineKind('engine.type = "verl"', "verl", VERL, _make_verl, _verl_gpus, cluster=True),
 }

@@ -79,7 +79,7 @@ def _not_measured(run: Run) -> str:
     """Why the run cannot be estimated from a few seconds on this machine; empty if it can."""
     recipe = run.recipe
     size = sum(path.stat().st_size for path in Path(recipe.model).glob("*.safetensors")) / 1e6
-    if recipe.engine.name != "local":
+    if recipe.engine.type != "local":
         return f"{engine_kind(recipe.engine).name} would have to be started"
     if not run.in_process:
         return "the devices would have to be started"

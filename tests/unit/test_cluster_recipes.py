@@ -194,7 +194,7 @@ def test_flags_override_the_recipe(place, words, engine):
     assert bool(place.calls("pip")) == (engine == "local"), "verl is there already"
 
 
-@pytest.mark.parametrize(("flag", "extra"), [("--engine.type=verl", "verl"), ("--engine.inference=vllm", "vllm")])
+@pytest.mark.parametrize(("flag", "extra"), [("--engine.type=verl", "verl"), ("--engine.type=vllm", "vllm")])
 def test_vllm_is_installed_with_its_torch(place, flag, extra):
     place.adagrpo(flag, "--fleet.type=docker")
     versions = f"-c {CLUSTER}/constraints.txt"

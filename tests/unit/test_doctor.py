@@ -61,7 +61,7 @@ def test_what_the_recipe_needs_fails_and_each_failure_has_a_fix(tmp_path, monkey
     assert all(check.state in ("ok", "not needed") or check.fix for check in examine(recipe))
 
 
-@pytest.mark.parametrize(("extra", "engine"), [("vllm", ("--engine.inference", "vllm")), ("verl", VERL)])
+@pytest.mark.parametrize(("extra", "engine"), [("vllm", ("--engine.type", "vllm")), ("verl", VERL)])
 def test_the_command_for_vllm_takes_the_version_that_fits_torch(extra, engine, tmp_path, monkeypatch):
     """Without the lock file, pip takes a vLLM for another torch."""
     monkeypatch.setattr("mobilerl.engines.registry._version", lambda package: None)

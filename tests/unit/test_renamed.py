@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,29 @@ def test_a_run_of_an_earlier_version_is_read(tmp_path):
     (tmp_path / "config.json").write_text('{"collect": {"workers": 3}, "algorithm": {"loss": {"agg": "token-mean"}}}')
     recipe = read_saved(tmp_path / "config.json")
     assert (recipe.rollout.workers, recipe.algorithm.loss.loss_aggregation) == (3, "token-mean")
+
+
+@pytest.mark.parametrize(
+    ("given", "engine"),
+    [
+        ({"inference": "vllm"}, "vllm"),
+        ({"type": "local", "inference": "vllm"}, "vllm"),
+        ({"type": "local", "inference": "local"}, "local"),
+        ({"type": "verl", "inference": "local"}, "verl"),
+    ],
+)
+def test_how_an_engine_sampled_is_the_engine_now(given, engine, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps({"engine": given}))
+    assert read_saved(tmp_path / "config.json").engine.type == engine
+    lines = "".join(f'{name} = "{value}"\n' for name, value in given.items())
+    (tmp_path / "old.toml").write_text(f"[engine]\n{lines}")
+    assert load_recipe(tmp_path / "old.toml").engine.type == engine
+    words = [word for name, value in given.items() for word in (f"--engine.{name}", value)]
+    for flags in (words, [*words[2:], *words[:2]], [f"{f}={v}" for f, v in zip(words[::2], words[1::2], strict=True)]):
+        assert load_recipe(None, [*flags, "--train.seed", "3"]).engine.type == engine
+    said = capsys.readouterr().err
+    assert "--engine.inference is called --engine.type now" in said
+    assert "old.toml: engine.inference is called engine.type now" in said
 
 
 @pytest.mark.parametrize("name", RENAMED.values())
