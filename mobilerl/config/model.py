@@ -81,8 +81,8 @@ class EngineSection(Section):
     """The engine, which holds the weights, trains them, and samples from them."""
 
     type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "pages"))] = "local"
-    """Engine: `local` is one process on a CPU or one GPU, `vllm` is that process and vLLM, which samples and receives the
-    weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
+    """Engine: `local` is one process on a CPU or one GPU, `vllm` is that process and vLLM, which samples and receives
+    the weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
     learning_rate: Rate = 3e-4
     """Peak learning rate of AdamW."""
     weight_decay: Weight = 0.0

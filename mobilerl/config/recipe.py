@@ -72,19 +72,19 @@ class Recipe(Section):
     @model_validator(mode="before")
     @classmethod
     def _serials_limit_the_count(cls, given: Any) -> Any:
-        """Limits `phone.count` to the number of `fleet.serials`: a recipe may ask for more phones than there are."""
+        """Limits `fleet.count` to the number of `fleet.serials`: a recipe may ask for more devices than there are."""
         if not isinstance(given, Mapping):
             return given
-        fleet, phone = given.get("fleet"), given.get("phone", {})
-        if isinstance(fleet, Mapping) and fleet.get("type") == "adb" and isinstance(phone, Mapping):
-            serials, count = fleet.get("serials"), phone.get("count")
+        fleet = given.get("fleet")
+        if isinstance(fleet, Mapping) and fleet.get("type") == "adb":
+            serials, count = fleet.get("serials"), fleet.get("count")
             if serials and (count is None or str(count).isdecimal() and int(count) > len(serials)):
-                return {**given, "phone": {**phone, "count": len(serials)}}
+                return {**given, "fleet": {**fleet, "count": len(serials)}}
         return given
 
     @model_validator(mode="after")
     def _judge_is_shared(self) -> Recipe:
-        asking = min(self.rollout.workers, self.phone.count)
+        asking = min(self.rollout.workers, self.fleet.count)
         if self.judge.reward and self.plays_in_workers and asking > self.judge.concurrency:
             raise ValueError(f"each of rollout.workers asks the judge: set judge.concurrency to at least {asking}")
         return self

@@ -10,6 +10,7 @@ from typing import Any
 
 RENAMED = {
     "collect": "rollout",
+    "phone.count": "fleet.count",
     "algorithm.skip_above": "algorithm.max_response_prob",
     "algorithm.replay.gamma": "algorithm.replay.fraction",
     "algorithm.loss.agg": "algorithm.loss.loss_aggregation",

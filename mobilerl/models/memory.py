@@ -106,7 +106,7 @@ class Fit:
 
 def fit(recipe: Recipe, card: float) -> Fit | None:
     """Whether a GPU with `card` bytes suffices for the recipe; None if that cannot be calculated."""
-    if recipe.engine.type != "local" or not recipe.model or not (Path(recipe.model) / "config.json").is_file():
+    if recipe.engine.type == "verl" or not recipe.model or not (Path(recipe.model) / "config.json").is_file():
         return None
     memory = needed(recipe.model, recipe.engine, recipe.agent.max_new_tokens, recipe.agent.screenshots)
     vllm = recipe.vllm.gpu_memory * card if recipe.engine.type == "vllm" else 0.0

@@ -107,7 +107,7 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
     known, devices = suite.open()
     sampler = TaskSampler(known, recipe.algorithm.curriculum)
     sampler.use_values(algorithm.instruction_values)
-    tasks = sampler.sample(min(rollout.tasks_per_iteration, max(1, recipe.phone.count // size)), rng)
+    tasks = sampler.sample(min(rollout.tasks_per_iteration, max(1, recipe.fleet.count // size)), rng)
     groups: list[Group] = []
     began = time.monotonic()
     async with make_collector(recipe, engine, devices or make_devices(recipe), in_process=True) as collector:

@@ -47,7 +47,7 @@ def imperfect_demonstrations() -> list[ExpertStep]:
 
 def success_curve(algorithm: str, model: Path, run_dir: Path, iterations: int) -> list[float]:
     """Trains with the algorithm's defaults; returns the success rate of every iteration's sampled episodes."""
-    flags = f"""--algorithm.type {algorithm} --model {model} --phone.count 64 --phone.width {WIDTH}
+    flags = f"""--algorithm.type {algorithm} --model {model} --fleet.count 64 --phone.width {WIDTH}
         --phone.height {HEIGHT} --phone.popup_rate 0 --tasks.per_template 8 --tasks.templates ["{TEMPLATE}"]
         --rollout.tasks_per_iteration 8 --engine.learning_rate 1e-3 --engine.warmup_steps 0 --engine.threads 1
         --train.mini_batch 64 --train.iterations {iterations} --train.checkpoint_every 1000

@@ -21,7 +21,7 @@ from mobilerl.train.tracking import read_metrics
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "4"]
+SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--fleet.count", "4"]
 PAGES = {"apps": '["Notes"]', "walks": 60, "epochs": 2}
 TRAIN = {"checkpoint_every": 1}
 SECTIONS = {"pages": PAGES, "dpo": {"epochs": 1}, "sft": {"batch_size": 8}, "train": TRAIN}

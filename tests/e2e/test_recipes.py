@@ -22,7 +22,7 @@ from mobilerl.train.tracking import read_metrics
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --phone.count 8".split()
+SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --fleet.count 8".split()
 SFT = """--sft.reading_samples 64 --sft.processes 0
     --sft.demos_per_template 1 --sft.stage1_epochs 0.1
     --sft.stage2_rounds 2 --sft.stage2_epochs 0.1 --sft.batch_size 8 --agent.max_new_tokens 12"""

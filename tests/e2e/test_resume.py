@@ -53,7 +53,7 @@ def command(policy: Path, run_dir: Path, *more: str, **settings: object) -> list
     """Settings of AdaGRPO, unless `more` names another recipe."""
     flags = {
         "model": policy,
-        "phone.count": 4,
+        "fleet.count": 4,
         "phone.width": WIDTH,
         "phone.height": HEIGHT,
         "phone.popup_rate": 0.5,

@@ -48,7 +48,7 @@ KNOWN, UNKNOWN = ("MusicPause", "TodoDue"), "MusicFillPlaylist"
 FLAGS = [
     "--tasks.templates",
     json.dumps([*KNOWN, UNKNOWN]),
-    *f"""--phone.count 6 --phone.width {WIDTH} --phone.height {HEIGHT} --tasks.per_template 3
+    *f"""--fleet.count 6 --phone.width {WIDTH} --phone.height {HEIGHT} --tasks.per_template 3
     --rollout.tasks_per_iteration 3 --algorithm.group_size 4 --engine.learning_rate 1e-3 --engine.warmup_steps 3
     --algorithm.replay.kappa 4 --algorithm.curriculum.epoch_groups 2 --algorithm.curriculum.patience 1
     --train.iterations 4 --train.mini_batch 16 --train.checkpoint_every 2 --train.trajectories_every 1

@@ -347,7 +347,7 @@ def checkpoint(tmp_path_factory) -> Path:
 def command(checkpoint: Path, run_dir: Path, *more: str) -> list[str]:
     """Weight decay moves the weights whatever an untrained model earns, by about a tenth in each iteration."""
     flags = f"""--config /dev/null --run-dir {run_dir}
-        --model {checkpoint} --phone.count 4 --phone.width 180 --phone.height 360
+        --model {checkpoint} --fleet.count 4 --phone.width 180 --phone.height 360
         --tasks.per_template 2 --tasks.templates ["MusicPause","TodoDue"] --rollout.tasks_per_iteration 2
         --algorithm.group_size 2 --algorithm.dynamic_sampling false --algorithm.loss.kl_coef 0.01 --train.mini_batch 64
         --agent.max_new_tokens 8 --engine.type vllm --engine.learning_rate 0.1 --engine.weight_decay 1

@@ -65,7 +65,7 @@ def test_all_mistakes_are_named_at_once_and_blamed_on_who_made_them(tmp_path):
         'modle = "x"\n[train]\niterations = "many"\nseed = 1\n[phone]\ncount = 2\n[suite]\ntype = "nix"\n'
         '[algorithm]\ntype = "digirl"\n[algorithm.replay]\nkappa = 0.5\n',
     )
-    flags = ["--phone.count", "0", "--judge.reward", "--train.sede", "1", "--fleet.serials", '["a",', "stray"]
+    flags = ["--fleet.count", "0", "--judge.reward", "--train.sede", "1", "--fleet.serials", '["a",', "stray"]
     with pytest.raises(ConfigError) as caught:
         load_recipe(path, flags)
     expected = [
@@ -73,7 +73,7 @@ def test_all_mistakes_are_named_at_once_and_blamed_on_who_made_them(tmp_path):
         "command line: stray belongs to no flag",
         "--judge.reward: expected one argument",
         f"{path}: suite.type: Input should be 'phone', ",
-        "--phone.count: Input should be greater than or equal to 1 (given: '0')",
+        "--fleet.count: Input should be greater than or equal to 1 (given: '0')",
         "--fleet.serials: Input should be a list",
         f"{path}: algorithm.replay.kappa: only with algorithm.type = adagrpo (it is 'digirl'); set it as well",
         f"{path}: train.iterations: Input should be a valid integer",

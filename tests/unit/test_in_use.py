@@ -86,7 +86,8 @@ def test_what_is_in_use_or_asks_for_nothing_is_accepted():
         ("train", ["--fleet.spares", "0", "--fleet.serials", "[]", "--fleet.kvm", "false"]),
         ("eval androidworld", ["--phone.popup_rate", "0"]),
         ("sft", ["--phone.width", "720", "--engine.threads", "1"]),  # on embedded phones, whatever the fleet is
-        ("eval sim", ["--phone.width", "720", "--engine.threads", "1"]),
+        ("eval sim", ["--phone.width", "720", "--engine.threads", "1", "--fleet.count", "4"]),
+        ("sft", ["--fleet.count", "4"]),  # for `mobilerl run`, which evaluates with the same flags
     ]:
         load_recipe(None, flags, command=command)
 

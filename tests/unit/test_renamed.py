@@ -16,6 +16,8 @@ from mobilerl.config.renamed import RENAMED
 ROOT = Path(__file__).parents[2]
 FILE = """[collect]
 workers = 3
+[phone]
+count = 5
 [algorithm.replay]
 gamma = 0.5
 [algorithm.loss]
@@ -26,7 +28,7 @@ is_cap = 4.0
 def test_old_names_are_understood_and_the_new_ones_said(tmp_path, capsys):
     (tmp_path / "old.toml").write_text(FILE)
     recipe = load_recipe(tmp_path / "old.toml", ["--collect.workers", "2", "--algorithm.skip_above=0.9"])
-    assert (recipe.rollout.workers, recipe.algorithm.max_response_prob) == (2, 0.9)
+    assert (recipe.rollout.workers, recipe.algorithm.max_response_prob, recipe.fleet.count) == (2, 0.9, 5)
     assert (recipe.algorithm.replay.fraction, recipe.algorithm.loss.tis_cap) == (0.5, 4.0)
     said = capsys.readouterr().err
     assert "--collect.workers is called --rollout.workers now" in said

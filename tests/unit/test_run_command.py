@@ -125,12 +125,12 @@ def test_a_signal_to_the_command_alone_stops_the_step(number, step):
 
 
 def test_overlays_apply_in_order(tmp_path):
-    (tmp_path / "base.toml").write_text("[train]\nseed = 1\niterations = 7\n[phone]\ncount = 3\n")
+    (tmp_path / "base.toml").write_text("[train]\nseed = 1\niterations = 7\n[fleet]\ncount = 3\n")
     (tmp_path / "mine.toml").write_text('extends = "base.toml"\n[train]\nseed = 2\n')
     (tmp_path / "over.toml").write_text('[train]\nseed = 3\n[algorithm]\ntype = "gigpo"\n')
     paths = [tmp_path / "mine.toml", tmp_path / "over.toml"]
-    recipe = load_recipe(paths, ["--phone.count", "4"])
-    assert (recipe.train.seed, recipe.train.iterations, recipe.phone.count) == (3, 7, 4)
+    recipe = load_recipe(paths, ["--fleet.count", "4"])
+    assert (recipe.train.seed, recipe.train.iterations, recipe.fleet.count) == (3, 7, 4)
     assert recipe.algorithm.type == "gigpo" and load_recipe(paths[:1]).train.seed == 2
     assert load_recipe(["gpu/qwen2.5-vl-3b-lora", "adagrpo"]).engine.lora_rank == 64
 
