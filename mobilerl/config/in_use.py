@@ -55,6 +55,13 @@ def is_union(name: str, under: Tables) -> bool:
     return bool(infos) and len(members(infos[-1].annotation)) > 1
 
 
+def shared_settings(name: str, under: Tables) -> set[str]:
+    """Keys of a section with a `type` that every type has from a common base class, with its default."""
+    kinds = members(info_of(name, under)[-1].annotation)
+    bases = set.intersection(*({base for base in kind.__mro__ if issubclass(base, BaseModel)} for kind in kinds))
+    return {key for base in bases for key, info in base.model_fields.items() if not info.is_required()}
+
+
 def names(tables: Tables, prefix: str = "") -> Iterator[str]:
     """Dotted names of the settings in nested tables."""
     for key, value in tables.items():

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import model_validator
 
 from mobilerl.config.marks import RESUMABLE, OnlyWith, UsedBy
-from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
+from mobilerl.config.types import Count, Positive, Rate, Section, Share
 
 FormatName = Literal[
     "mobilerl",
@@ -83,14 +83,6 @@ class EngineSection(Section):
     type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "pages"))] = "local"
     """Engine: `local` is one process on a CPU or one GPU, `vllm` is that process and vLLM, which samples and receives
     the weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
-    learning_rate: Rate = 3e-4
-    """Peak learning rate of AdamW."""
-    weight_decay: Weight = 0.0
-    """Weight decay of AdamW."""
-    grad_clip: Rate = 1.0
-    """Maximum gradient norm."""
-    warmup_steps: Count = 10
-    """Number of optimizer steps over which the learning rate rises from 0 to its peak."""
     micro_batch_tokens: Annotated[Positive, RESUMABLE] = 16384
     """Maximum number of tokens in a micro-batch, counted as if its samples were padded to the longest."""
     max_pixels: Positive | None = None

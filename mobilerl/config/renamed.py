@@ -11,6 +11,11 @@ from typing import Any
 RENAMED = {
     "collect": "rollout",
     "phone.count": "fleet.count",
+    "engine.learning_rate": "algorithm.learning_rate",
+    "engine.weight_decay": "algorithm.weight_decay",
+    "engine.grad_clip": "algorithm.grad_clip",
+    "engine.warmup_steps": "algorithm.warmup_steps",
+    "train.mini_batch": "algorithm.mini_batch_size",
     "algorithm.skip_above": "algorithm.max_response_prob",
     "algorithm.replay.gamma": "algorithm.replay.fraction",
     "algorithm.loss.agg": "algorithm.loss.loss_aggregation",

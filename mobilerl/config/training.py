@@ -42,7 +42,7 @@ class RolloutSection(Section):
 
 
 class TrainSection(Section):
-    """Length of a run, mini-batches, checkpoints and trajectories."""
+    """Length of a run, checkpoints and trajectories."""
 
     iterations: Annotated[Positive, TRAIN, RESUMABLE] = 100
     """Maximum number of iterations."""
@@ -50,8 +50,6 @@ class TrainSection(Section):
     """Time limit in minutes; null for no limit."""
     max_env_steps: Annotated[Positive | None, TRAIN, RESUMABLE] = None
     """Maximum number of environment steps; null for no limit."""
-    mini_batch: Positive = 256
-    """Mini-batch size: samples per optimizer step."""
     max_skipped_steps: Annotated[Positive, RESUMABLE] = 3
     """Optimizer steps in a row that may be skipped because their gradient is not finite, also in SFT; the last of them
     ends the training."""

@@ -145,7 +145,7 @@ def _learning_s(recipe: Recipe, engine: Engine, algorithm: Algorithm, groups: Se
     samples = [sample for batch in algorithm.mini_batches(random.Random(0)) for sample in batch]
     if not samples:
         return 0.0
-    batch = list(islice(cycle(samples), recipe.train.mini_batch))
+    batch = list(islice(cycle(samples), recipe.algorithm.mini_batch_size))
     steps = step_counter(algorithm, recipe.train.max_skipped_steps)
     for _ in range(2):  # the first one is slower
         began = time.monotonic()

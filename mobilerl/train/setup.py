@@ -69,4 +69,4 @@ def make_resources(recipe: Recipe, engine: Engine) -> Resources:
         on_gpu = torch.cuda.is_available() and not engine_kind(recipe.engine).cluster
         return FrozenFeatures(Path(recipe.model), recipe.engine.max_pixels, "cuda" if on_gpu else "cpu")
 
-    return Resources(engine, features, recipe.train.mini_batch, recipe.train.seed)
+    return Resources(engine, features, recipe.algorithm.mini_batch_size, recipe.train.seed)

@@ -49,8 +49,8 @@ def success_curve(algorithm: str, model: Path, run_dir: Path, iterations: int) -
     """Trains with the algorithm's defaults; returns the success rate of every iteration's sampled episodes."""
     flags = f"""--algorithm.type {algorithm} --model {model} --fleet.count 64 --phone.width {WIDTH}
         --phone.height {HEIGHT} --phone.popup_rate 0 --tasks.per_template 8 --tasks.templates ["{TEMPLATE}"]
-        --rollout.tasks_per_iteration 8 --engine.learning_rate 1e-3 --engine.warmup_steps 0 --engine.threads 1
-        --train.mini_batch 64 --train.iterations {iterations} --train.checkpoint_every 1000
+        --rollout.tasks_per_iteration 8 --algorithm.learning_rate 1e-3 --algorithm.warmup_steps 0 --engine.threads 1
+        --algorithm.mini_batch_size 64 --train.iterations {iterations} --train.checkpoint_every 1000
         --train.trajectories_every 0"""
     train(load_recipe(None, flags.split()), run_dir, resume=False)
     return [m["rollout/success_rate"] for m in read_metrics(run_dir / "metrics.jsonl")]

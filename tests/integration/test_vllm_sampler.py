@@ -349,9 +349,10 @@ def command(checkpoint: Path, run_dir: Path, *more: str) -> list[str]:
     flags = f"""--config /dev/null --run-dir {run_dir}
         --model {checkpoint} --fleet.count 4 --phone.width 180 --phone.height 360
         --tasks.per_template 2 --tasks.templates ["MusicPause","TodoDue"] --rollout.tasks_per_iteration 2
-        --algorithm.group_size 2 --algorithm.dynamic_sampling false --algorithm.loss.kl_coef 0.01 --train.mini_batch 64
-        --agent.max_new_tokens 8 --engine.type vllm --engine.learning_rate 0.1 --engine.weight_decay 1
-        --engine.warmup_steps 0 --engine.threads 1 --vllm.max_prompt 2048 --vllm.max_sequences 8
+        --algorithm.group_size 2 --algorithm.dynamic_sampling false --algorithm.loss.kl_coef 0.01
+        --algorithm.mini_batch_size 64
+        --agent.max_new_tokens 8 --engine.type vllm --algorithm.learning_rate 0.1 --algorithm.weight_decay 1
+        --algorithm.warmup_steps 0 --engine.threads 1 --vllm.max_prompt 2048 --vllm.max_sequences 8
         --vllm.timeout_s 600"""
     return [sys.executable, "-m", "mobilerl", "train", *flags.split(), *more]
 

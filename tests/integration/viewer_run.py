@@ -92,7 +92,7 @@ def make_run(run: Path, iterations: int = 16, seed: int = 0) -> Path:
     tasks = [made_task(i, hostile=i == 0) for i in range(60)]
     curriculum = FailureCurriculum([t.id for t in tasks], patience=1, cooldown=2, revisit_every=4)
     run.mkdir(parents=True)
-    flags = ["--algorithm.type", "gigpo", "--train.seed", str(seed), "--engine.learning_rate", f"{1 + seed}e-5"]
+    flags = ["--algorithm.type", "gigpo", "--train.seed", str(seed), "--algorithm.learning_rate", f"{1 + seed}e-5"]
     save_recipe(load_recipe(None, ["--model", EVIL, *flags]), run / "config.json")
     log = StatusLog(run)
     fleet = [DeviceReport(str(i), name, "ready", {}, 0, "") for i, name in enumerate(devices)]

@@ -53,7 +53,7 @@ def test_every_setting_may_differ_or_is_refused_with_both_values(kind):
         allowed |= set() if said else {name}
     assert {"fleet.serials", "fleet.hosts", "fleet.count", "tracking.wandb", "cluster.nodes", "judge.url"} <= allowed
     assert {"train.checkpoint_every", "rollout.workers", "vllm.timeout_s", "agent.deadline_s"} <= allowed
-    forbidden = {"model", "train.seed", "engine.learning_rate", "algorithm.type", "judge.model", "phone.popup_rate"}
+    forbidden = {"model", "train.seed", "algorithm.learning_rate", "algorithm.type", "judge.model", "phone.popup_rate"}
     assert not forbidden & allowed and 0.2 < len(allowed) / len(list(names(before))) < 0.8
 
 

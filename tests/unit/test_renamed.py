@@ -18,6 +18,10 @@ FILE = """[collect]
 workers = 3
 [phone]
 count = 5
+[engine]
+learning_rate = 0.25
+[train]
+mini_batch = 7
 [algorithm.replay]
 gamma = 0.5
 [algorithm.loss]
@@ -30,6 +34,7 @@ def test_old_names_are_understood_and_the_new_ones_said(tmp_path, capsys):
     recipe = load_recipe(tmp_path / "old.toml", ["--collect.workers", "2", "--algorithm.skip_above=0.9"])
     assert (recipe.rollout.workers, recipe.algorithm.max_response_prob, recipe.fleet.count) == (2, 0.9, 5)
     assert (recipe.algorithm.replay.fraction, recipe.algorithm.loss.tis_cap) == (0.5, 4.0)
+    assert (recipe.algorithm.learning_rate, recipe.algorithm.mini_batch_size) == (0.25, 7)
     said = capsys.readouterr().err
     assert "--collect.workers is called --rollout.workers now" in said
     assert "old.toml: algorithm.replay.gamma is called algorithm.replay.fraction now" in said

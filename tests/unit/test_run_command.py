@@ -140,6 +140,13 @@ def test_an_overlay_of_another_algorithm_replaces_that_section_whole():
     assert recipe.algorithm == load_recipe("gpu/qwen2.5-vl-3b-lora").algorithm
 
 
+def test_an_overlay_of_another_algorithm_keeps_the_settings_of_all_algorithms(tmp_path):
+    (tmp_path / "over.toml").write_text('[algorithm]\ntype = "gigpo"\nwarmup_steps = 3\n')
+    algorithm = load_recipe(["digirl", tmp_path / "over.toml"], ["--algorithm.grad_clip", "2"]).algorithm
+    assert (algorithm.type, algorithm.mini_batch_size, algorithm.learning_rate) == ("gigpo", 128, 3e-4)
+    assert (algorithm.warmup_steps, algorithm.grad_clip, algorithm.group_size) == (3, 2, 8)
+
+
 @pytest.mark.parametrize("name", [n for n in recipe_names() if n.split("/")[0] in ("gpu", "cluster")])
 @pytest.mark.parametrize("below", ["adagrpo", "gigpo", "digirl", "filtered_bc", "distrl"])
 def test_nothing_of_the_tiny_model_is_left_below_a_recipe_for_a_published_one(name, below):

@@ -30,16 +30,15 @@ from mobilerl.benchmarks.gpu.serving import (
     write_model,
 )
 from mobilerl.benchmarks.gpu.shapes import full_size_rows
-from mobilerl.config import ClusterSection, EngineSection, VllmSection
+from mobilerl.config import ClusterSection, EngineSection, OptimizerSection, VllmSection
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.engines.verl.config import VerlSettings
 from mobilerl.engines.verl.engine import VerlEngine
 from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Engine
 
-SETTINGS = EngineSection(
-    type="verl", learning_rate=1e-6, warmup_steps=0, micro_batch_tokens=8192, max_pixels=MAX_PIXELS
-)
+SETTINGS = EngineSection(type="verl", micro_batch_tokens=8192, max_pixels=MAX_PIXELS)
+OPTIMIZER = OptimizerSection(learning_rate=1e-6, warmup_steps=0)
 SAMPLES, STEPS, ITERATIONS = 96, 2, 2
 OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
 MODEL, CHECKPOINT, KEPT = "verl-model", "verl-checkpoint", "verl-logprobs.json"
@@ -67,7 +66,8 @@ def start(model: Path) -> VerlEngine:
     overrides = () if gpu else _rehearse()
     vllm = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4)
     cluster = ClusterSection(gpus_per_node=1, overrides=overrides)
-    return VerlEngine(model, VerlSettings(SETTINGS, cluster, vllm, 1.0, 256 if gpu else 64, 1), reference=False)
+    settings = VerlSettings(SETTINGS, OPTIMIZER, cluster, vllm, 1.0, 256 if gpu else 64, 1)
+    return VerlEngine(model, settings, reference=False)
 
 
 def _rehearse() -> tuple[str, ...]:

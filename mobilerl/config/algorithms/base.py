@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from mobilerl.config.marks import OnlyWith, Resumable
+from mobilerl.config.optimizer import OptimizerSection
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
 
 FCF = OnlyWith({"algorithm.curriculum.type": ("fcf",)})
@@ -68,11 +69,13 @@ class BufferSection(Section):
     """Capacity in trajectories."""
 
 
-class AlgorithmSection(Section):
+class AlgorithmSection(OptimizerSection):
     """Base class of the sections of algorithms; `type` names the algorithm."""
 
     implementation: ClassVar[str]
     """`module:class` of the algorithm."""
+    mini_batch_size: Positive = 256
+    """Samples per optimizer step."""
     group_size: Positive
     curriculum: CurriculumSection
 

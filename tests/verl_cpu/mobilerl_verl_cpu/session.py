@@ -209,8 +209,8 @@ def beside_the_local_engine(model: str | Path, folder: str | Path, *settings: st
         local = LocalEngine(
             model,
             LocalSettings(
-                learning_rate=engine.learning_rate,
-                warmup_steps=engine.warmup_steps,
+                learning_rate=recipe.algorithm.learning_rate,
+                warmup_steps=recipe.algorithm.warmup_steps,
                 micro_batch_tokens=engine.micro_batch_tokens,
                 lora_rank=engine.lora_rank,
                 reference=anchored,
