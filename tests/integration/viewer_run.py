@@ -148,7 +148,7 @@ def _later(report: DeviceReport, rng: random.Random) -> DeviceReport:
 
 def _metrics(iteration: int, every: list[Trajectory], curriculum: FailureCurriculum, rng: random.Random) -> dict:
     metrics = {"iteration": iteration, "time_s": 60.0 * iteration, "train/kl": float("nan"), EVIL: rng.random()}
-    metrics |= {"rollout/env_steps": 700 * iteration, "train/loss": -0.1, "train/entropy": 1 / iteration}
+    metrics |= {"rollout/env_steps": 700 * iteration, "train/loss": -0.1, "train/neg_logp": 1 / iteration}
     if iteration % 5 == 1:
         metrics["eval/success_rate"] = iteration / 20
     metrics["rollout/success_rate"] = sum(t.success for t in every) / len(every)
