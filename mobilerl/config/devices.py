@@ -51,7 +51,7 @@ class FleetSection(Section):
     type: Literal["embedded", "docker", "adb"] = "embedded"
     """Type of devices: `embedded` phones in this process, `docker` containers that the run starts and removes, or the
     `adb` devices named in `serials`."""
-    count: Annotated[Positive, COUNTED] = 64
+    count: Annotated[Positive, COUNTED] = 16
     """Number of devices used at once, which is also the largest batch of one generation call."""
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"), DOCKER] = "mobilerl"
     """Name of the fleet, stored as a label of its containers."""

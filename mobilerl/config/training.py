@@ -25,7 +25,7 @@ class TasksSection(Section):
 class RolloutSection(Section):
     """Collection of episodes in groups of the same task."""
 
-    tasks_per_iteration: Positive = 32
+    tasks_per_iteration: Positive = 16
     """Number of tasks per iteration, each with a group of `algorithm.group_size` episodes."""
     temperature: Rate = 1.0
     """Sampling temperature; the trainer computes log-probabilities at the same temperature."""

@@ -22,6 +22,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from mobilerl.algorithms.checks import count, finite, load_optimizer
 from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.config import EngineSection, OptimizerSection
+from mobilerl.config.types import Count, Positive, Rate
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import (
@@ -52,7 +53,17 @@ GENERATE_TOKENS = 16384
 
 
 class LocalSettings(EngineSection, OptimizerSection):
-    """The engine and optimizer settings of a recipe, with those that training adds."""
+    """The engine and optimizer settings of a recipe, with those that training adds.
+
+    Code that makes an engine without a recipe trains all weights of any checkpoint by default.
+    """
+
+    lora_rank: Count = 0
+    gradient_checkpointing: bool = False
+    max_pixels: Positive | None = None
+    micro_batch_tokens: Positive = 16384
+    learning_rate: Rate = 3e-4
+    warmup_steps: Count = 10
 
     temperature: float = 1.0
     """Temperature of rollouts; log-probabilities are computed at the same temperature."""

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from installed import pretend_installed
-from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune
+from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, tiny_agent
 
-from mobilerl.config import AgentSection
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.report import read_results
 from mobilerl.reachagent.dpo import read_pairs
@@ -34,7 +33,7 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reachagent")
     pretend_installed(folder / "venv")
     steps = demonstrate([suite.make_task(name, 0) for name in ("NotesDelete", "MusicPause") if name in suite.TEMPLATES])
-    fine_tune(folder / "made", AgentSection(max_new_tokens=16), steps, epochs=2).rename(folder / "final")
+    fine_tune(folder / "made", tiny_agent(max_new_tokens=16), steps, epochs=2).rename(folder / "final")
     return folder
 
 

@@ -346,7 +346,7 @@ def checkpoint(tmp_path_factory) -> Path:
 
 def command(checkpoint: Path, run_dir: Path, *more: str) -> list[str]:
     """Weight decay moves the weights whatever an untrained model earns, by about a tenth in each iteration."""
-    flags = f"""--config /dev/null --run-dir {run_dir}
+    flags = f"""--config base/tiny-model --run-dir {run_dir}
         --model {checkpoint} --fleet.count 4 --phone.width 180 --phone.height 360
         --tasks.per_template 2 --tasks.templates ["MusicPause","TodoDue"] --rollout.tasks_per_iteration 2
         --algorithm.group_size 2 --algorithm.dynamic_sampling false --algorithm.loss.kl_coef 0.01

@@ -42,7 +42,7 @@ class ClippedLossSection(Section):
     """Coefficient of the KL divergence (k3 estimate) from the initial policy."""
     tis_cap: Rate | None = 2.0
     """Cap of the truncated importance weight between trainer and rollout; null turns the correction off."""
-    recompute_old_logprobs: bool = False
+    recompute_old_logprobs: bool = True
     """Clip against log-probabilities recomputed by the trainer instead of those of the rollout."""
     loss_aggregation: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
     """Loss aggregation: whether tokens, samples or trajectories have equal weight in a mini-batch."""
@@ -74,7 +74,7 @@ class AlgorithmSection(OptimizerSection):
 
     implementation: ClassVar[str]
     """`module:class` of the algorithm."""
-    mini_batch_size: Positive = 256
+    mini_batch_size: Positive = 128
     """Samples per optimizer step."""
     group_size: Positive
     curriculum: CurriculumSection
