@@ -37,7 +37,9 @@ from mobilerl.engines.verl.engine import VerlEngine
 from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Engine
 
-SETTINGS = EngineSection(type="verl", micro_batch_tokens=8192, max_pixels=MAX_PIXELS)
+SETTINGS = EngineSection(
+    type="verl", lora_rank=0, gradient_checkpointing=False, micro_batch_tokens=8192, max_pixels=MAX_PIXELS
+)
 OPTIMIZER = OptimizerSection(learning_rate=1e-6, warmup_steps=0)
 SAMPLES, STEPS, ITERATIONS = 96, 2, 2
 OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
@@ -64,7 +66,7 @@ def run(report: Report) -> None:
 def start(model: Path) -> VerlEngine:
     gpu = torch.cuda.is_available()
     overrides = () if gpu else _rehearse()
-    vllm = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4)
+    vllm = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4, gpu_memory=0.6)
     cluster = ClusterSection(gpus_per_node=1, overrides=overrides)
     settings = VerlSettings(SETTINGS, OPTIMIZER, cluster, vllm, 1.0, 256 if gpu else 64, 1)
     return VerlEngine(model, settings, reference=False)

@@ -26,9 +26,6 @@ def engine_flags(*overrides: str) -> tuple[str, ...]:
     """`overrides`: further settings of verl."""
     return (
         *"""--engine.type verl --engine.micro_batch_tokens 1024 --engine.gradient_checkpointing false
-    --engine.lora_rank 0 --engine.max_pixels null --algorithm.learning_rate 3e-4 --algorithm.warmup_steps 10
-    --algorithm.mini_batch_size 256 --algorithm.loss.recompute_old_logprobs false
-    --agent.grounding mark --agent.screen_style marks --agent.layout compact --agent.max_new_tokens 32
     --vllm.max_prompt 1024 --vllm.max_sequences 8
     --vllm.timeout_s 1800""".split(),
         "--cluster.overrides",
