@@ -60,7 +60,7 @@ def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Obj
 
 def with_rollout_gap(objective: Objective) -> Objective:
     """Adds metrics of the gap between rollout and trainer: the largest difference between the probabilities of a token,
-    and sums of k3 and -log p, from which `learn` computes `rollout_k3` and `entropy`.
+    and sums of k3 and -log p, from which `learn` computes `rollout_k3` and `neg_logp`.
 
     They are only meaningful while the weights are those of the rollout: for the first optimizer step of an iteration
     and samples of the current version.

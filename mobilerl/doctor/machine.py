@@ -51,7 +51,7 @@ def gpus(needed: int, setting: str = "cluster.gpus_per_node", timeout_s: float =
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
-        instead = "use --engine.type local --engine.inference local"
+        instead = "use --engine.type local"
         return missing("GPU", needed > 0, "nvidia-smi not found", f"{driver}, or {instead}")
     except (OSError, subprocess.TimeoutExpired) as error:
         return broken("GPU", needed > 0, f"nvidia-smi does not answer: {error}", driver)
@@ -83,7 +83,7 @@ def gpu_memory(recipe: Recipe) -> Check | None:
     if found is None or found.ok:
         return Check("GPU memory", "ok", str(found)) if found else None
     fix = "--engine.lora_rank 64 --engine.gradient_checkpointing true, a lower --engine.micro_batch_tokens"
-    if recipe.engine.inference == "vllm":
+    if recipe.engine.type == "vllm":
         fix += ", --vllm.sleep true or a lower --vllm.gpu_memory"
     return broken("GPU memory", False, str(found), fix)
 

@@ -21,7 +21,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from mobilerl.algorithms.checks import count, finite, load_optimizer
 from mobilerl.algorithms.losses.aggregation import Aggregation
-from mobilerl.config import EngineSection
+from mobilerl.config import EngineSection, OptimizerSection
+from mobilerl.config.types import Count, Positive, Rate
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import (
@@ -51,13 +52,31 @@ GENERATE_TOKENS = 16384
 """Maximum number of prompt tokens prefilled at once, padding included."""
 
 
-class LocalSettings(EngineSection):
-    """The engine settings of a recipe, with those that training adds."""
+class LocalSettings(EngineSection, OptimizerSection):
+    """The engine and optimizer settings of a recipe, with those that training adds.
+
+    Code that makes an engine without a recipe trains all weights of any checkpoint by default.
+    """
+
+    lora_rank: Count = 0
+    gradient_checkpointing: bool = False
+    max_pixels: Positive | None = None
+    micro_batch_tokens: Positive = 16384
+    learning_rate: Rate = 3e-4
+    warmup_steps: Count = 10
 
     temperature: float = 1.0
     """Temperature of rollouts; log-probabilities are computed at the same temperature."""
     reference: bool = False
     """Whether to keep the initial weights as the reference of a KL term."""
+
+    @classmethod
+    def of(
+        cls, engine: EngineSection, optimizer: OptimizerSection, temperature: float = 1.0, reference: bool = False
+    ) -> LocalSettings:
+        """Puts together settings of several sections; `optimizer` may be an algorithm's section, which has more."""
+        steps = optimizer.model_dump(include=set(OptimizerSection.model_fields))
+        return cls(**engine.model_dump(), **steps, temperature=temperature, reference=reference)
 
 
 class LocalEngine:

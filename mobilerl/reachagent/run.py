@@ -184,13 +184,12 @@ class ReachAgentRun(SftRun):
 
 def dpo_recipe(recipe: Recipe, stage1: Path, steps: int) -> Recipe:
     """Recipe of DPO's engine: stage 1's weights, [dpo]'s learning rate, temperature 1, and no KL reference."""
-    rate = {"learning_rate": recipe.dpo.learning_rate, "warmup_steps": int(WARMUP_RATIO * steps)}
+    optimizer = AdaGRPOSection(learning_rate=recipe.dpo.learning_rate, warmup_steps=int(WARMUP_RATIO * steps))
     return recipe.model_copy(
         update={
             "model": str(stage1),
-            "engine": recipe.engine.model_copy(update=rate),
             "rollout": recipe.rollout.model_copy(update={"temperature": 1.0}),
-            "algorithm": AdaGRPOSection(),  # without a KL term
+            "algorithm": optimizer,  # without a KL term
         }
     )
 

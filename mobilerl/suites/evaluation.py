@@ -69,7 +69,7 @@ def evaluate(
     policy = make_policy(model, model_name) if is_server(model) else None
     who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
     tasks = plan.tasks(recipe)
-    phones = min(recipe.phone.count, len(tasks) * plan.trials)
+    phones = min(recipe.fleet.count, len(tasks) * plan.trials)
     protocol = {"mobilerl": __version__, "agent": agent, "seed": SEED} | plan.protocol(recipe)
     if who:
         protocol |= {**who, **agent_protocol(recipe, plan.temperature, leave_out={"deadline_s"}), "phones": phones}

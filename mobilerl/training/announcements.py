@@ -20,7 +20,7 @@ def announce(
     header(
         {
             "model": recipe.model,
-            "algorithm": f"{recipe.algorithm.type}, engine {recipe.engine.name}",
+            "algorithm": f"{recipe.algorithm.type}, engine {recipe.engine.type}",
             "suite": f"{recipe.suite.type}, {len(tasks)} tasks of {len({task.template for task in tasks})} templates",
             "devices": describe_devices(recipe, devices),
             "run": run_dir,

@@ -62,7 +62,7 @@ def take_step(engine: Engine, algorithm: Algorithm, batch: Sequence[TrainingSamp
 def _means(step: dict[str, float]) -> dict[str, float]:
     """Metrics of one step, with sums over part of its tokens turned into means."""
     if tokens := step.pop(FRESH_TOKENS, 0.0):
-        step["entropy"], step["rollout_k3"] = step[FRESH_SURPRISE] / tokens, step[FRESH_K3] / tokens
+        step["neg_logp"], step["rollout_k3"] = step[FRESH_SURPRISE] / tokens, step[FRESH_K3] / tokens
     for name in (FRESH_SURPRISE, FRESH_K3):
         step.pop(name, None)
     if "replay_weight" in step:

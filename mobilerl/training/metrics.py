@@ -16,7 +16,7 @@ LEARNED = (
     "train/loss",
     "train/kl",
     "train/grad_norm",
-    "train/entropy",
+    "train/neg_logp",
     "train/clip_frac",
     "train/rollout_prob_diff_max",
 )

@@ -23,6 +23,8 @@ from mobilerl.training.mirrors import open_mirrors
 from mobilerl.training.starts import STARTS_FILE, describe_start
 
 SKIPPED = "train/skipped_steps"
+NEG_LOGP, OLD_NEG_LOGP = "train/neg_logp", "train/entropy"
+"""Mean -log p of sampled tokens, and what files of earlier versions call it."""
 LEVELS: dict[End, Level] = {"finished": "INFO", "stopped": "WARN", "failed": "ERROR"}
 
 _started: set[Path] = set()
@@ -30,12 +32,19 @@ _started: set[Path] = set()
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
-    """Reads the rows of a metrics.jsonl, oldest first; [] if there is no file.
+    """Reads the rows of a metrics.jsonl, oldest first, with today's names of metrics; [] if there is no file.
 
     An incomplete last line, left by a crash, is skipped. Raises ValueError with file and line for any other line that
     is not an object with an integer `iteration`.
     """
-    return [row for _, row in _complete_lines(Path(path))]
+    return [_modern(row) for _, row in _complete_lines(Path(path))]
+
+
+def _modern(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the names that its metrics have now."""
+    if OLD_NEG_LOGP in row and NEG_LOGP not in row:
+        row[NEG_LOGP] = row.pop(OLD_NEG_LOGP)
+    return row
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:

@@ -59,9 +59,9 @@ class RolloutWorkers:
     """`busy_s` is updated only when workers are done."""
 
     def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
-        count = min(recipe.rollout.workers, recipe.phone.count)
-        self.devices = recipe.phone.count
-        self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.phone.count)
+        count = min(recipe.rollout.workers, recipe.fleet.count)
+        self.devices = recipe.fleet.count
+        self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.fleet.count)
         """Number of devices of all workers, spares included."""
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
@@ -294,7 +294,7 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
     if not fleet_type(fleet).in_process:
         episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is refreshed, dropped, and another started
         start += fleet.give_up_s  # time without a working device after which a worker fails by itself
-    rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.phone.count))))
+    rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.fleet.count))))
     return min(start + rounds * (1 + rollout.max_retries) * episode, threading.TIMEOUT_MAX)
 
 

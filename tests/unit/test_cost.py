@@ -88,7 +88,7 @@ def test_a_failing_run_writes_its_cost_and_a_full_disk_does_not_hide_its_error(t
     ("settings", "on_cuda", "on_cpu"),
     [
         ([], 1, 0),
-        (["--engine.inference", "vllm", "--vllm.tensor_parallel", "4"], 4, 0),
+        (["--engine.type", "vllm", "--vllm.tensor_parallel", "4"], 4, 0),
         (["--engine.type", "verl", "--cluster.nodes", "2", "--cluster.rollout_nodes", "1"], 24, 24),
     ],
 )

@@ -58,7 +58,7 @@ def adb_port(monkeypatch):
 
 def recipe_of(*serials: str) -> Recipe:
     fleet = {"type": "adb", "serials": serials, "spares": 0}
-    return Recipe(phone={"count": len(serials)}, rollout={"workers": 1}, fleet=fleet)
+    return Recipe(rollout={"workers": 1}, fleet={**fleet, "count": len(serials)})
 
 
 def held(serial: str, port: int) -> str:

@@ -66,7 +66,7 @@ def suite(tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(FILE)
 
     def make(*devices: Asked):
-        flags = ["--suite.type", "instructions", "--suite.file", str(tmp_path / "mine.toml"), "--phone.count", "1"]
+        flags = ["--suite.type", "instructions", "--suite.file", str(tmp_path / "mine.toml"), "--fleet.count", "1"]
         if devices:
             flags += ["--fleet.type", "adb", "--fleet.serials", json.dumps([d.serial for d in devices])]
             asked = {device.serial: device for device in devices}
@@ -113,7 +113,7 @@ def test_the_next_command_evaluates_on_the_devices_of_the_run(suite, tmp_path):
     words = eval_command(InstructionsSuiteSection).words
     _, recipe = suite(Asked("one"), Asked("two"))
     file = str(tmp_path / "mine.toml")
-    assert words(recipe) == ["instructions", file, "--serial", "one"], "phone.count is 1"
+    assert words(recipe) == ["instructions", file, "--serial", "one"], "fleet.count is 1"
     assert words(suite()[1]) == ["instructions", file]
     docker = load_recipe(None, ["--suite.type", "instructions", "--suite.file", file, "--fleet.type", "docker"])
     assert words(docker) == ["instructions", file, "--fleet.type", "docker"]
@@ -187,6 +187,6 @@ def test_a_dry_run_asks_devices_that_answer(suite, tmp_path, capsys):
         "--suite.file",
         str(tmp_path / "mine.toml"),
     ]
-    words += ["--phone.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
+    words += ["--fleet.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
     assert main([*words, "--agent.max_new_tokens", "4"]) == 0
     assert "typing-error: `app`: com.android.setings is not installed" in " ".join(capsys.readouterr().err.split())

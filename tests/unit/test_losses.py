@@ -168,9 +168,9 @@ def test_aride_golden():
     loss, metrics, gradient = aride_golden()
     assert loss == pytest.approx(0.996507, abs=1e-6)
     assert gradient.flatten().tolist() == pytest.approx([-2 / 3, -2 / 3, 0.5 / 3, 0.0])  # -weight * rho * A
-    entropy = -(math.log(0.15) + math.log(0.2)) / 3
+    neg_logp = -(math.log(0.15) + math.log(0.2)) / 3
     assert metrics == pytest.approx(
-        {"ratio_mean": (1 + 1 + 0.5) / 3, "ratio_cap_frac": 2 / 3, "ratio_max": 1.2, "entropy": entropy}
+        {"ratio_mean": (1 + 1 + 0.5) / 3, "ratio_cap_frac": 2 / 3, "ratio_max": 1.2, "neg_logp": neg_logp}
     )
     # The entropy bonus: 0.996507 - 0.05 * 1.168853 = 0.938065
     loss, _, gradient = aride_golden(entropy_coef=0.05)

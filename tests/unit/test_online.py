@@ -50,7 +50,7 @@ def recipe_with(**settings: object) -> Recipe:
 
 
 SMALL = {
-    "phone.count": 4,
+    "fleet.count": 4,
     "phone.width": 180,
     "phone.height": 360,
     "agent.screenshots": 0,
@@ -211,7 +211,7 @@ class OpenedPhones(FixedDevices):
     """Like a pool it closes what it began when it cannot start."""
 
     def __init__(self, recipe: Recipe, starts: bool) -> None:
-        super().__init__(make_phones(recipe.phone))
+        super().__init__(make_phones(recipe.phone, recipe.fleet.count))
         self.starts, self.closed = starts, 0
 
     async def start(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,12 @@ from mobilerl.config.renamed import RENAMED
 ROOT = Path(__file__).parents[2]
 FILE = """[collect]
 workers = 3
+[phone]
+count = 5
+[engine]
+learning_rate = 0.25
+[train]
+mini_batch = 7
 [algorithm.replay]
 gamma = 0.5
 [algorithm.loss]
@@ -25,8 +32,9 @@ is_cap = 4.0
 def test_old_names_are_understood_and_the_new_ones_said(tmp_path, capsys):
     (tmp_path / "old.toml").write_text(FILE)
     recipe = load_recipe(tmp_path / "old.toml", ["--collect.workers", "2", "--algorithm.skip_above=0.9"])
-    assert (recipe.rollout.workers, recipe.algorithm.max_response_prob) == (2, 0.9)
+    assert (recipe.rollout.workers, recipe.algorithm.max_response_prob, recipe.fleet.count) == (2, 0.9, 5)
     assert (recipe.algorithm.replay.fraction, recipe.algorithm.loss.tis_cap) == (0.5, 4.0)
+    assert (recipe.algorithm.learning_rate, recipe.algorithm.mini_batch_size) == (0.25, 7)
     said = capsys.readouterr().err
     assert "--collect.workers is called --rollout.workers now" in said
     assert "old.toml: algorithm.replay.gamma is called algorithm.replay.fraction now" in said
@@ -36,6 +44,29 @@ def test_a_run_of_an_earlier_version_is_read(tmp_path):
     (tmp_path / "config.json").write_text('{"collect": {"workers": 3}, "algorithm": {"loss": {"agg": "token-mean"}}}')
     recipe = read_saved(tmp_path / "config.json")
     assert (recipe.rollout.workers, recipe.algorithm.loss.loss_aggregation) == (3, "token-mean")
+
+
+@pytest.mark.parametrize(
+    ("given", "engine"),
+    [
+        ({"inference": "vllm"}, "vllm"),
+        ({"type": "local", "inference": "vllm"}, "vllm"),
+        ({"type": "local", "inference": "local"}, "local"),
+        ({"type": "verl", "inference": "local"}, "verl"),
+    ],
+)
+def test_how_an_engine_sampled_is_the_engine_now(given, engine, tmp_path, capsys):
+    (tmp_path / "config.json").write_text(json.dumps({"engine": given}))
+    assert read_saved(tmp_path / "config.json").engine.type == engine
+    lines = "".join(f'{name} = "{value}"\n' for name, value in given.items())
+    (tmp_path / "old.toml").write_text(f"[engine]\n{lines}")
+    assert load_recipe(tmp_path / "old.toml").engine.type == engine
+    words = [word for name, value in given.items() for word in (f"--engine.{name}", value)]
+    for flags in (words, [*words[2:], *words[:2]], [f"{f}={v}" for f, v in zip(words[::2], words[1::2], strict=True)]):
+        assert load_recipe(None, [*flags, "--train.seed", "3"]).engine.type == engine
+    said = capsys.readouterr().err
+    assert "--engine.inference is called --engine.type now" in said
+    assert "old.toml: engine.inference is called engine.type now" in said
 
 
 @pytest.mark.parametrize("name", RENAMED.values())

@@ -30,7 +30,7 @@ MORE_THAN_A_PIPE_HOLDS = 4 * 2**20
 
 def recipe_of(count: int) -> Recipe:
     """`count` workers with a phone each."""
-    return Recipe(phone={"count": count}, rollout={"workers": count}, algorithm={"group_size": 2})
+    return Recipe(fleet={"count": count}, rollout={"workers": count}, algorithm={"group_size": 2})
 
 
 def stop(worker: int) -> int:

@@ -286,3 +286,9 @@ def test_time_left_is_to_the_first_limit(limits, seconds):
     assert left.after({"iteration": 1}) is None
     left.after({"iteration": 1, "time_s": 30.0, "rollout/env_steps": 100})
     assert left.after({"iteration": 2, "time_s": 60.0, "rollout/env_steps": 300}) == seconds
+
+
+def test_a_metric_of_an_earlier_version_has_its_new_name(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"iteration":1,"train/entropy":0.5}\n{"iteration":2,"train/neg_logp":0.25}\n')
+    assert [row["train/neg_logp"] for row in read_metrics(path)] == [0.5, 0.25]

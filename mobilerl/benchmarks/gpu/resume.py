@@ -32,6 +32,6 @@ def run(report: Report) -> None:
     verl.learn(report, engine, rows)
     with time_block(report, "close"):
         engine.close()
-    local = LocalEngine(report.folder / verl.MODEL, LocalSettings(**verl.SETTINGS.model_dump() | {"type": "local"}))
+    local = LocalEngine(report.folder / verl.MODEL, LocalSettings.of(verl.SETTINGS, verl.OPTIMIZER))
     for _ in range(2):
         verl.learn(report, local, rows)

@@ -30,7 +30,7 @@ from mobilerl.benchmarks.gpu.serving import (
     write_model,
 )
 from mobilerl.benchmarks.gpu.shapes import full_size_rows
-from mobilerl.config import ClusterSection, EngineSection, VllmSection
+from mobilerl.config import ClusterSection, EngineSection, OptimizerSection, VllmSection
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.engines.verl.config import VerlSettings
 from mobilerl.engines.verl.engine import VerlEngine
@@ -38,8 +38,9 @@ from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Engine
 
 SETTINGS = EngineSection(
-    type="verl", learning_rate=1e-6, warmup_steps=0, micro_batch_tokens=8192, max_pixels=MAX_PIXELS
+    type="verl", lora_rank=0, gradient_checkpointing=False, micro_batch_tokens=8192, max_pixels=MAX_PIXELS
 )
+OPTIMIZER = OptimizerSection(learning_rate=1e-6, warmup_steps=0)
 SAMPLES, STEPS, ITERATIONS = 96, 2, 2
 OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
 MODEL, CHECKPOINT, KEPT = "verl-model", "verl-checkpoint", "verl-logprobs.json"
@@ -65,9 +66,10 @@ def run(report: Report) -> None:
 def start(model: Path) -> VerlEngine:
     gpu = torch.cuda.is_available()
     overrides = () if gpu else _rehearse()
-    vllm = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4)
+    vllm = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4, gpu_memory=0.6)
     cluster = ClusterSection(gpus_per_node=1, overrides=overrides)
-    return VerlEngine(model, VerlSettings(SETTINGS, cluster, vllm, 1.0, 256 if gpu else 64, 1), reference=False)
+    settings = VerlSettings(SETTINGS, OPTIMIZER, cluster, vllm, 1.0, 256 if gpu else 64, 1)
+    return VerlEngine(model, settings, reference=False)
 
 
 def _rehearse() -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def run(report: Report) -> None:
 
 
 def _engine(path: Path, gpu: bool) -> VllmEngine:
-    section = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4, sleep=gpu)
+    section = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4, gpu_memory=0.6, sleep=gpu)
     learner = LocalSettings(
         learning_rate=1e-4,
         warmup_steps=0,

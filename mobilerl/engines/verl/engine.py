@@ -170,11 +170,11 @@ class VerlEngine:
         self, samples: Sequence[TrainingSample], objective: Objective, aggregation: Aggregation
     ) -> dict[str, float]:
         self._take_gpus()
-        engine = self.settings.engine
+        optimizer = self.settings.optimizer
         weights = sample_weights(samples, aggregation)
-        split = shards(samples, self.workers.world_size, engine.micro_batch_tokens)
+        split = shards(samples, self.workers.world_size, self.settings.engine.micro_batch_tokens)
         work = [Work([samples[i] for i in s.index], s.parts, s.counted, weights[s.index], self.version) for s in split]
-        rate = warmup_rate(engine.learning_rate, self.steps + 1, engine.warmup_steps)
+        rate = warmup_rate(optimizer.learning_rate, self.steps + 1, optimizer.warmup_steps)
         done = self._wait(
             self.workers.learn(work, [objective] * len(work), [rate] * len(work)), UPDATE_S, "an optimizer step"
         )

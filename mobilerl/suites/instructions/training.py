@@ -88,7 +88,7 @@ class InstructionsSuite:
                 self.free_reward,
                 STILL,
             )
-            for i in range(phone.count)
+            for i in range(self._recipe.fleet.count)
         ]
 
     def env_factory(self) -> Callable[..., MobileEnv]:
