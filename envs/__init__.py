@@ -1,6 +1,4 @@
 """Phones for agents: the embedded one, and real ones over adb. Does not import `mobilerl`."""
 
-if __name__ == "envs":
-    from mobilerl.system.short_names import alias
-
-    alias("envs")
+if __name__ == "envs":  # in a clone; PyPI has a package of this name
+    raise ImportError("this package is imported as mobilerl.envs", name=__name__)

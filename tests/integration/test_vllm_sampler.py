@@ -402,6 +402,8 @@ def test_a_signal_to_all_processes_ends_a_run_after_its_iteration(checkpoint, tm
         start_new_session=True,
         stderr=subprocess.PIPE,
         text=True,
+        # Tests that were started in the background ignore SIGINT, and so would the run.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     _, stderr = run.communicate(timeout=600)
     assert run.returncode == 128 + number, stderr[-3000:]

@@ -33,6 +33,7 @@ from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import EngineError, Objective, Request, SkippedStep
+from mobilerl.system.terminal import announced
 
 SHARDS_FOLDER = "shards"
 STATE_FILE = "verl.json"
@@ -70,7 +71,8 @@ class VerlEngine:
         self._transferring = threading.Lock()
         """Held while weights or memory move between workers and servers."""
         self.codec = Codec.load(model, settings.engine.max_pixels)
-        self.cluster = Cluster.join(settings.cluster)
+        with announced("joining the Ray cluster"):
+            self.cluster = Cluster.join(settings.cluster)
         try:
             self._start(model, reference)
         except BaseException:
@@ -91,14 +93,16 @@ class VerlEngine:
         worker = RayClassWithInitArgs(
             ray.remote(PolicyWorker), config=config.actor_rollout_ref, role=role, scoring=scoring
         )
-        self.workers = self._within(
-            "starting the workers", partial(RayWorkerGroup, pool, worker, device_name=config.trainer.device)
-        )
-        self._wait(self.workers.execute_all_async("init_model"), timeout, "loading the model")
-        manager = self._within(
-            "starting the vLLM servers",
-            partial(LLMServerManager.create, config, worker_group=self.workers if shared else None),
-        )
+        with announced(f"loading the model on {sum(gpus)} GPUs"):
+            self.workers = self._within(
+                "starting the workers", partial(RayWorkerGroup, pool, worker, device_name=config.trainer.device)
+            )
+            self._wait(self.workers.execute_all_async("init_model"), timeout, "loading the model")
+        with announced("starting the vLLM servers, which compile and capture CUDA graphs"):
+            manager = self._within(
+                "starting the vLLM servers",
+                partial(LLMServerManager.create, config, worker_group=self.workers if shared else None),
+            )
         transfer = omega_conf_to_dataclass(config.actor_rollout_ref.rollout.checkpoint_engine)
         self.transfer = CheckpointEngineManager(transfer, self.workers, manager.get_replicas())
         self._shared = shared
