@@ -11,7 +11,6 @@ from typing import Any
 from mobilerl.config.flags import NULL, ConfigError, quote
 from mobilerl.config.in_use import is_union, shared_settings
 from mobilerl.config.packaged import find_recipe
-from mobilerl.config.renamed import modern_tables
 from mobilerl.envs.text_files import read_text
 
 Layers = dict[str, dict[str, Any]]
@@ -99,7 +98,7 @@ def overlay(
 def _read_toml(path: Path) -> dict[str, Any]:
     """Returns the content of the file; paths of what is beside it become absolute."""
     try:
-        data = modern_tables(replace_values(tomllib.loads(read_text(path)), NULL, None), str(path))
+        data = replace_values(tomllib.loads(read_text(path)), NULL, None)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # also for another encoding

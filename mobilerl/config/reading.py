@@ -20,7 +20,7 @@ from mobilerl.config.in_use import reason, unused, without_unused
 from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import modern_tables
+from mobilerl.config.renamed import modern_tables, new_name
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.redaction import without_users
 
@@ -209,6 +209,8 @@ def _lookup(name: str, tables: Mapping[str, Any]) -> Any:
 def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners], as_flag: bool) -> str:
     """Describes what is wrong and how to fix it."""
     if mistake["type"] == "extra_forbidden":
+        if new := new_name(name):
+            return f"it is called {new} now"
         if mark := _types_with(name, known):
             return reason(mark, mistake["loc"][next(iter(mark.any_of)).count(".")], as_flag)
         parent, _, last = name.rpartition(".")

@@ -1,10 +1,8 @@
-"""Settings that had other names before. Old names are still understood, with a line that says the new one."""
+"""Settings that had other names before: what they are called now, and the recipes of runs that have the old ones."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -30,49 +28,32 @@ SAMPLER, ENGINE, OWN_SAMPLER = "engine.inference", "engine.type", "verl"
 def new_name(name: str) -> str | None:
     """What a setting that had the dotted `name` is called now; None if none had it."""
     section, dot, rest = name.partition(".")
+    if name == SAMPLER:
+        return ENGINE
     if name in RENAMED:
         return RENAMED[name]
     return f"{RENAMED[section]}.{rest}" if dot and section in RENAMED else None
 
 
-def modern_flags(words: Sequence[str]) -> list[str]:
-    """Command-line words with the new names of settings."""
-    modern = []
-    for word in words:
-        flag, sign, value = word.partition("=")
-        if flag.startswith("--") and (new := new_name(flag[2:])):
-            _say(flag, f"--{new}")
-            word = f"--{new}{sign}{value}"
-        modern.append(word)
-    return _with_engine(modern)
-
-
-def modern_tables(tables: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """The content of a recipe with the new names of settings. `where` is the file to name, if any."""
+def modern_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's saved recipe with the new names of settings, so that it can be resumed."""
     modern = deepcopy(dict(tables))
     for old, new in RENAMED.items():
-        if _move(modern, old, new) and where:
-            _say(f"{where}: {old}", new)
+        _move(modern, old, new)
     engine = modern.get("engine")
     if isinstance(engine, dict) and "inference" in engine:
         sampler = engine.pop("inference")
         if engine.get("type") != OWN_SAMPLER:
             engine["type"] = sampler
-        if where:
-            _say(f"{where}: {SAMPLER}", ENGINE)
     return modern
 
 
-def _move(tables: dict[str, Any], old: str, new: str) -> bool:
-    """Moves a value to its new place, unless there is one; whether it did."""
+def _move(tables: dict[str, Any], old: str, new: str) -> None:
+    """Moves a value to its new place, unless there is one."""
     source, last = _table(tables, old)
-    if last not in source:
-        return False
-    target, name = _table(tables, new, make=True)
-    if name in target:
-        return False
-    target[name] = source.pop(last)
-    return True
+    target, name = _table(tables, new, make=last in source)
+    if last in source and name not in target:
+        target[name] = source.pop(last)
 
 
 def _table(tables: dict[str, Any], name: str, make: bool = False) -> tuple[dict[str, Any], str]:
@@ -83,20 +64,3 @@ def _table(tables: dict[str, Any], name: str, make: bool = False) -> tuple[dict[
         inner = table.setdefault(key, {}) if make else table.get(key)
         table = inner if isinstance(inner, dict) else {}
     return table, last
-
-
-def _with_engine(words: list[str]) -> list[str]:
-    """Words whose sampler of an engine, which has no flag now, is the engine itself."""
-    if not any(word.partition("=")[0] == f"--{SAMPLER}" for word in words):
-        return words
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in (SAMPLER, ENGINE):
-        parser.add_argument(f"--{name}", dest=name, nargs="?")
-    given, others = parser.parse_known_args(words)
-    engine, sampler = vars(given)[ENGINE], vars(given)[SAMPLER]
-    _say(f"--{SAMPLER}", f"--{ENGINE}")
-    return [*others, f"--{ENGINE}={engine if engine == OWN_SAMPLER else sampler}"]
-
-
-def _say(old: str, new: str) -> None:
-    print(f"{old} is called {new} now", file=sys.stderr)

@@ -62,7 +62,7 @@ def test_a_wrong_recipe_is_one_line_with_file_and_field(tmp_path, text, says):
 def test_all_mistakes_are_named_at_once_and_blamed_on_who_made_them(tmp_path):
     path = write(
         tmp_path,
-        'modle = "x"\n[train]\niterations = "many"\nseed = 1\n[phone]\ncount = 2\n[suite]\ntype = "nix"\n'
+        'modle = "x"\n[train]\niterations = "many"\nseed = 1\n[phone]\nwidth = 360\n[suite]\ntype = "nix"\n'
         '[algorithm]\ntype = "digirl"\n[algorithm.replay]\nkappa = 0.5\n',
     )
     flags = ["--fleet.count", "0", "--judge.reward", "--train.sede", "1", "--fleet.serials", '["a",', "stray"]
