@@ -69,13 +69,22 @@ class LocalSettings(EngineSection, OptimizerSection):
     """Temperature of rollouts; log-probabilities are computed at the same temperature."""
     reference: bool = False
     """Whether to keep the initial weights as the reference of a KL term."""
+    learns: bool = True
+    """Whether there will be updates, for which trained weights are in float32."""
 
     @classmethod
     def of(
-        cls, engine: EngineSection, optimizer: OptimizerSection, temperature: float = 1.0, reference: bool = False
+        cls,
+        engine: EngineSection,
+        optimizer: OptimizerSection | None,
+        temperature: float = 1.0,
+        reference: bool = False,
     ) -> LocalSettings:
-        """Puts together settings of several sections; `optimizer` may be an algorithm's section, which has more."""
-        steps = optimizer.model_dump(include=set(OptimizerSection.model_fields))
+        """Puts together settings of several sections; `optimizer` may be an algorithm's section, which has more.
+
+        Without one the engine does not learn.
+        """
+        steps = optimizer.model_dump(include=set(OptimizerSection.model_fields)) if optimizer else {"learns": False}
         return cls(**engine.model_dump(), **steps, temperature=temperature, reference=reference)
 
 
@@ -93,7 +102,7 @@ class LocalEngine:
         # torch shares cached casts between threads: updates would use one made while sampling, which has no gradient.
         self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
         # An adapter's folder names its base model, so the path has to be absolute.
-        model = model or load_model(path.resolve() if settings.lora_rank else path, learns=not settings.lora_rank)
+        model = model or load_model(path.resolve() if settings.lora_rank else path, self._learns_all)
         if settings.lora_rank and not hasattr(model, "peft_config"):
             model = add_lora(model, settings.lora_rank)
         if torch.cuda.is_available():
@@ -115,6 +124,10 @@ class LocalEngine:
         self.model.eval()
         # Another thread may sample during an update, and weights must not change during a generation.
         self._weights = threading.Lock()
+
+    @property
+    def _learns_all(self) -> bool:
+        return self.settings.learns and not self.settings.lora_rank
 
     def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | FirstAdapter:
         """Copies the initial weights; with LoRA, only those of the adapter."""
@@ -244,7 +257,7 @@ class LocalEngine:
             finite(saved)
             load_adapter(model, path, saved)
         else:
-            saved = load_model(path, learns=not self.settings.lora_rank).state_dict()
+            saved = load_model(path, self._learns_all).state_dict()
             finite(saved)
             model.load_state_dict(saved)
 

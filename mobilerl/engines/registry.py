@@ -96,7 +96,7 @@ def make_engine(
 ) -> LocalEngine:
     """Makes a local engine with the checkpoint at `path`, which samples with vLLM if `vllm` is given. Seeds torch.
 
-    `optimizer` has the settings of its updates, if it makes any.
+    `optimizer` has the settings of its updates; without one it does not learn, and its weights take half the memory.
     Raises ConfigError if the checkpoint cannot be loaded.
     """
     check_checkpoint(path)
@@ -107,7 +107,7 @@ def make_engine(
 
     torch.manual_seed(seed)
     use_threads(engine)
-    settings = LocalSettings.of(engine, optimizer or OptimizerSection(), temperature, reference)
+    settings = LocalSettings.of(engine, optimizer, temperature, reference)
     try:
         if vllm is None:
             return LocalEngine(Path(path), settings)

@@ -85,7 +85,12 @@ def test_the_steps_of_kept_batches_are_the_same_when_they_are_taken_again(model,
         return float(next(episodes) % 2)
 
     monkeypatch.setattr(PhoneEnv, "score", score)
-    more = {"agent__screenshots": 1, "train__mini_batch": 2, "train__keep_batches": 1, "rollout__max_staleness": 0}
+    more = {
+        "agent__screenshots": 1,
+        "algorithm__mini_batch_size": 2,
+        "train__keep_batches": 1,
+        "rollout__max_staleness": 0,
+    }
     recipe = small(model, **more, algorithm__epochs=2)
     train(recipe, tmp_path, resume=False)
     (folder,) = (tmp_path / "batches").glob("iter-*")
@@ -97,7 +102,7 @@ def test_the_steps_of_kept_batches_are_the_same_when_they_are_taken_again(model,
     assert len(again) == logged["train/steps"] > 1
     for name in ("loss", "grad_norm"):
         assert fmean(row[name] for row in again) == logged[f"train/{name}"]
-    assert main(["replay", str(folder), "--engine.learning_rate", "1"]) == 0
+    assert main(["replay", str(folder), "--algorithm.learning_rate", "1"]) == 0
     assert f"{again[0]['grad_norm']:.6g}" in capsys.readouterr().out, "the first gradient is that of the same weights"
     (folder / "step-01.jsonl").write_text('{"trajectory_id": 1}\n')
     assert main(["replay", str(folder)]) == 2
