@@ -40,6 +40,7 @@ def recipe(folder: Path, suite: str = "androidworld", source: dict[str, object] 
     return Recipe(
         model=str(folder / "model"),
         suite={"type": suite, **where},
+        engine={"lora_rank": 0},
         agent={
             "deadline_s": 3600.0,
             "screenshots": 1,
