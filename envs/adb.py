@@ -73,7 +73,7 @@ class AdbTransport:
     def state(self) -> str:
         """`device`, `offline`, `unauthorized`, or "" when the server does not know the device."""
         with self._faults("devices"):
-            return attached(self._client).get(self.serial, "")
+            return list_attached(self._client).get(self.serial, "")
 
     def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult:
         out: dict[int, list[bytes]] = {_STDOUT: [], _STDERR: []}
@@ -150,7 +150,7 @@ class AdbTransport:
             raise InfraError(f"{self.serial}: {what} failed: {_reason(error)}") from error
 
 
-def attached(client: AdbClient) -> dict[str, str]:
+def list_attached(client: AdbClient) -> dict[str, str]:
     """State of each attached device by serial. Unlike adbutils' own list it also reads serials with spaces."""
     with client.make_connection() as connection:
         connection.send_command("host:devices")

@@ -248,16 +248,20 @@ class DeviceEvent:
 class Devices(Protocol):
     """Where a collector gets its devices: a fixed set, or a pool that repairs and replaces them.
 
-    Must be used from one event loop. The user of the devices sets `changed`, which is called when a device became ready
-    by itself (not by `give_back`), when one is no longer expected, and when `failure` was set; and `happened`.
+    Must be used from one event loop.
     """
 
     capacity: int
     """Maximum number of concurrent episodes."""
     failure: Exception | None
     """Why no device will ever be ready again; None while there may be one."""
-    changed: Callable[[], None]
-    happened: Callable[[DeviceEvent], None]
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Calls `changed` from now on when a device became ready by itself (not by `give_back`), when one is no longer
+        expected, and when `failure` was set."""
+
+    def on_event(self, happened: Callable[[DeviceEvent], None]) -> None:
+        """Calls `happened` from now on with what happens to devices."""
 
     async def start(self) -> None:
         """Raises InfraError when no device at all can be made ready."""

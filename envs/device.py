@@ -13,7 +13,7 @@ from typing import cast
 from PIL import Image
 
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, ShellResult, Transport
-from mobilerl.envs.retry import Lasting, retried
+from mobilerl.envs.retry import Lasting, retry
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xaeB`\x82"
@@ -98,7 +98,7 @@ class Device:
 
     def screenshot(self) -> bytes:
         """The screen as PNG bytes. Warnings that some devices print before the image are dropped."""
-        return retried(self._screenshot)
+        return retry(self._screenshot)
 
     def _screenshot(self) -> bytes:
         data = self.transport.exec_out(("screencap", "-p"), self.timeout_s)
@@ -118,7 +118,7 @@ class Device:
 
     def dump_xml(self) -> str:
         """The UI tree. Never an earlier dump, even though `uiautomator` may fail with exit code 0."""
-        return retried(self._dump_xml)
+        return retry(self._dump_xml)
 
     def _dump_xml(self) -> str:
         data = self.transport.exec_out(("uiautomator", "dump", "/dev/tty"), DUMP_S).decode(errors="replace")
@@ -147,7 +147,7 @@ class Device:
 
     def look(self, *words: str) -> str:
         """Output of a read-only command, which is retried when it fails."""
-        return retried(lambda: self._run(*words)).stdout
+        return retry(lambda: self._run(*words)).stdout
 
     def act(self, action: Action) -> str:
         """Carries out an action. Returns why it had no effect, or "". Raises TypeError for Finish and Invalid."""

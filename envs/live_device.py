@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mobilerl.envs.base import Action, InfraError, Transport
 from mobilerl.envs.device import BOOT_ID, TOO_LONG, Device, NoTree, too_long
-from mobilerl.envs.retry import retried
+from mobilerl.envs.retry import retry
 from mobilerl.envs.text_fields import Fields
 
 ADB_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
@@ -104,7 +104,7 @@ class LiveDevice(Device):
         """
         known = bool(self._treeless) and self._treeless == self.foreground_package()
         try:
-            self._tree = retried(self._dump_xml, () if known else pauses_s)
+            self._tree = retry(self._dump_xml, () if known else pauses_s)
             self._treeless = ""
         except InfraError as error:  # also when the phone is gone: then the next command fails
             self._tree = ""

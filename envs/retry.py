@@ -17,7 +17,7 @@ class Lasting(InfraError):
     """A failure that would be the same a moment later."""
 
 
-def retried(work: Callable[[], T], pauses_s: tuple[float, ...] = PAUSES_S) -> T:
+def retry(work: Callable[[], T], pauses_s: tuple[float, ...] = PAUSES_S) -> T:
     """Returns what `work` returns. Retries on InfraError after each pause, except on `Lasting`; the error of the last
     try is raised."""
     for pause in pauses_s:

@@ -26,7 +26,7 @@ class Fields:
         focused, text, texts = None, "", set()
         for node in _NODE.findall(tree):
             shown = _attribute(node, "text")
-            texts |= {_simplified(shown), _simplified(_attribute(node, "content-desc"))}
+            texts |= {_simplify(shown), _simplify(_attribute(node, "content-desc"))}
             if 'focused="true"' in node and _FIELD.search(_attribute(node, "class")):
                 focused, text = node, shown
         return cls(focused, text, frozenset(texts))
@@ -34,7 +34,7 @@ class Fields:
     def received(self, typed: str, before: Fields) -> bool:
         """Whether `typed` may have arrived since `before`: it is in the focused field, which may have changed its form
         or cut it, or new on the screen, or the focus has moved."""
-        wanted, field = _simplified(typed), _simplified(self.text)
+        wanted, field = _simplify(typed), _simplify(self.text)
         if not wanted or self.focused != before.focused:
             return True
         if _HIDDEN.fullmatch(self.text):
@@ -49,7 +49,7 @@ def _attribute(node: str, name: str) -> str:
     return html.unescape(found[1]) if found else ""
 
 
-def _simplified(text: str) -> str:
+def _simplify(text: str) -> str:
     """Letters and digits only, if there are any, since fields add and drop spaces, brackets and capitals."""
     text = text.casefold()
     return "".join(c for c in text if c.isalnum()) or "".join(text.split())

@@ -161,7 +161,7 @@ async def main(iterations: int, out: Path, start: Path = START) -> list[float]:
     actor = ModelActor(policy, make_context(agent), Sampling(0.8, agent.max_new_tokens))
     phones = [PhoneEnv(f"phone-{i}", popup_rate=0.5, screenshots=agent.screenshots > 0) for i in range(PHONES)]
     collector = Collector(phones, actor, CollectorSettings(GROUP, episode=episode_settings(agent)), policy.check_batch)
-    policy.expected = lambda: collector.playing
+    policy.expect(lambda: collector.playing)
     curriculum, replay, rates = Curriculum(train_tasks(50)), Replay(), []
     async with collector:
         for iteration in range(1, iterations + 1):

@@ -24,8 +24,7 @@ from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.records import Trajectory
 from mobilerl.records.engine import Sampling
 from mobilerl.rollout.episode import episode_settings, run_episode
-from mobilerl.suites.base import eval_command
-from mobilerl.suites.command import PlanCommand
+from mobilerl.suites.command import PlanCommand, eval_command
 from mobilerl.suites.evaluation import evaluate as _evaluate
 
 
@@ -38,7 +37,7 @@ class Agent:
     def __init__(self, model: str | Path, temperature: float = 0.0) -> None:
         folder = find_model(model)
         self.settings = read_agent(folder) or with_format(AgentSection(), published_name(folder))
-        engine = make_engine(folder, EngineSection(), temperature or 1.0)
+        engine = make_engine(folder, EngineSection(lora_rank=0, max_pixels=None), temperature or 1.0)
         sampling = Sampling(temperature, self.settings.max_new_tokens)
         context = make_context(self.settings, engine.codec.images.size_seen)
         self.actor = ModelActor(EnginePolicy(engine), context, sampling)

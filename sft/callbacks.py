@@ -13,7 +13,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.system.atomic_files import sync_folder, write_atomic
-from mobilerl.train.skipping import StepCounter
+from mobilerl.training.skipping import StepCounter
 
 KEPT = "finished stages are kept"
 COMPLETE = "complete.json"

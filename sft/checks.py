@@ -21,8 +21,8 @@ from mobilerl.sft.data import opened_sources, stage2_limit
 from mobilerl.sft.pretraining import PRETRAINING_BATCH_SIZE
 from mobilerl.suites.base import has_demonstrations
 from mobilerl.system.terminal import say
-from mobilerl.train.checkpoint_files import check_files
-from mobilerl.train.dry_run import check_writable, print_recipe
+from mobilerl.training.checkpoint_files import check_files
+from mobilerl.training.dry_run import check_writable, print_recipe
 
 CONFIGS = RECIPES / "deepspeed"
 
@@ -49,7 +49,7 @@ def check_data(recipe: Recipe, stages: Collection[int]) -> None:
         raise ConfigError(f"{none}, so stage 2 needs a source whose stage2_limit is above 0; or use --stage 1")
 
 
-def fitted(recipe: Recipe) -> Recipe:
+def fit_recipe(recipe: Recipe) -> Recipe:
     """The recipe with a published model's own format, and with at most as many processes as there are GPUs, if any.
 
     Recipes for CPUs ask for one process per core.
@@ -108,7 +108,7 @@ def dry_run_sft(recipe: Recipe, run_dir: Path, stages: Collection[int] = (1, 2))
     if recipe.model:
         check_checkpoint(recipe.model)
         check_files(Path(recipe.model))
-    recipe = fitted(recipe)
+    recipe = fit_recipe(recipe)
     check(recipe)
     check_stages(recipe, run_dir, stages)
     check_data(recipe, stages)

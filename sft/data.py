@@ -84,7 +84,7 @@ class SftData:
         """The opened sources. Raises ConfigError if one cannot be read, or has no sample for this agent's prompts."""
         return opened_sources(self.recipe, self.context)
 
-    def recorded(self, stage: int) -> Iterator[ExpertStep]:
+    def read_recorded(self, stage: int) -> Iterator[ExpertStep]:
         """Steps of the sources' training episodes for an epoch of stage 1, or a round of stage 2.
 
         Their statistics are written to `sources.json` at the end of stage 1.

@@ -20,8 +20,9 @@ from mobilerl.envs.phone.popups import CATALOGUE
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actions import describe
-from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.screen import Element, Screen, parse_screen
+from mobilerl.policy.turns import Turn
 from mobilerl.sft.samples import ExpertStep
 
 VOCABULARY_INSTANCES = 4

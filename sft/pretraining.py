@@ -43,7 +43,7 @@ def _phrase(words: Sequence[str], rng: random.Random, most: int = 3) -> str:
     return " ".join(rng.choices(words, k=rng.randint(1, most)))
 
 
-def _named(name: str, rng: random.Random) -> str:
+def _vary_name(name: str, rng: random.Random) -> str:
     """A name as written in an instruction: sometimes without its capital."""
     return name[:1].lower() + name[1:] if rng.random() < 0.3 else name
 
@@ -79,13 +79,13 @@ def _exchange(lines: Sequence[_Line], words: Sequence[str], rng: random.Random) 
         return f"type {text}\n", f'<think>type {text}</think><answer>do(action="Type", text="{text}")</answer>'
     if kind < 0.35 and line.details:
         value = ", ".join(line.details)
-        return f"what is {_named(line.name, rng)}\n", _finish(f"read {line.name}<{line.mark}>", value)
+        return f"what is {_vary_name(line.name, rng)}\n", _finish(f"read {line.name}<{line.mark}>", value)
     if kind < 0.5 and line.details:
         return _holders(lines, rng.choice(line.details))
     if kind < 0.8:
         return _embedded_name(lines, line, words, rng)
     verb, action = ("tap", "Tap") if rng.random() < 0.8 else ("hold", "Long Press")
-    return f"{verb} {_named(line.name, rng)}\n", _touch(verb, action, line)
+    return f"{verb} {_vary_name(line.name, rng)}\n", _touch(verb, action, line)
 
 
 def _holders(lines: Sequence[_Line], value: str) -> tuple[str, str]:
@@ -106,7 +106,7 @@ def _embedded_name(lines: Sequence[_Line], line: _Line, words: Sequence[str], rn
     shown = {w.casefold() for line in lines for w in line.name.split()}
     others = [w for w in rng.choices(words, k=12) if w.casefold() not in shown]
     before, after = others[: rng.randint(1, 4)], others[4 : 4 + rng.randint(0, 3)]
-    return " ".join([*before, _named(line.name, rng), *after]) + "\n", _touch("tap", "Tap", line)
+    return " ".join([*before, _vary_name(line.name, rng), *after]) + "\n", _touch("tap", "Tap", line)
 
 
 def _touch(verb: str, action: str, line: _Line) -> str:

@@ -54,11 +54,11 @@ def _next(step: ExpertStep) -> str:
         element = step.screen.at(step.action.x, step.action.y, marked_only=True)
         return f"{words}<{element.mark}>" if element else words
     if isinstance(step.action, Finish):
-        return f"{_found(step.action.message, step)} {words}".strip()
+        return f"{_locate_answer(step.action.message, step)} {words}".strip()
     return words
 
 
-def _found(message: str, step: ExpertStep) -> str:
+def _locate_answer(message: str, step: ExpertStep) -> str:
     """Where the answer is on the screen; "" if it is not in an element that the instruction refers to.
 
     It is a detail of a named element ("read Films.jpg<4>"), the name of the only element with a detail

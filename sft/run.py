@@ -13,7 +13,7 @@ from mobilerl.config.reading import held
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import make_context
-from mobilerl.sft.checks import check, check_data, check_stages, fitted
+from mobilerl.sft.checks import check, check_data, check_stages, fit_recipe
 from mobilerl.sft.data import SftData
 from mobilerl.sft.demonstrations import single_steps
 from mobilerl.sft.distributed import follow
@@ -30,7 +30,7 @@ from mobilerl.sft.samples import ExpertStep, Sample, encode, encode_all
 from mobilerl.sft.training import StageTrainer
 from mobilerl.system.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.system.terminal import header, say
-from mobilerl.train.announcements import next_commands
+from mobilerl.training.announcements import next_commands
 
 STAGES = (1, 2)
 FOLDERS = ("init", "copying", "reading", "goals", "stage1", "stage2-round*", "final")
@@ -70,7 +70,7 @@ class SftRun(StageTrainer):
         def goals() -> Iterator[Sample]:
             made = self.data.wordings(self.recipe.sft.goal_samples)
             done = goal_samples(made, self.data.words, codec, random.Random(f"{self.seed}/done"))
-            return self._refreshed("goals", codec, done)
+            return self._add_reading("goals", codec, done)
 
         reading_rate, goals_rate = PRETRAINING_RATE, min(PRETRAINING_RATE, self.recipe.sft.learning_rate)
         trainings: list[tuple[str, Callable[[], Iterable[Sample]], int, float, int]] = [
@@ -80,10 +80,10 @@ class SftRun(StageTrainer):
         ]
         for name, make, batch_size, rate, wanted in trainings:
             if wanted:
-                base = self.finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
+                base = self.find_finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
         return base
 
-    def _refreshed(self, name: str, codec: Codec, samples: Iterable[Sample]) -> Iterator[Sample]:
+    def _add_reading(self, name: str, codec: Codec, samples: Iterable[Sample]) -> Iterator[Sample]:
         """For a tiny model, adds some new reading samples, since it forgets words that do not occur."""
         count = 0
         for sample in samples:
@@ -95,10 +95,10 @@ class SftRun(StageTrainer):
 
     def stage1(self, base: Path) -> Path:
         """Reasoning-free SFT on experts' and recorded actions without thoughts, and on single-step instructions."""
-        if made := self.finished("stage1"):
+        if made := self.find_finished("stage1"):
             return made
         codec = Codec.load(base, self.recipe.engine.max_pixels)
-        samples = self._refreshed("stage1", codec, encode_all(self._stage1_steps(), self.context, codec))
+        samples = self._add_reading("stage1", codec, encode_all(self._stage1_steps(), self.context, codec))
         return self.train("stage1", base, codec, samples, self.recipe.sft.stage1_epochs)
 
     def _stage1_steps(self) -> Iterator[ExpertStep]:
@@ -107,22 +107,22 @@ class SftRun(StageTrainer):
         yield from experts
         if not self.reading:
             yield from single_steps(experts, random.Random(self.seed))
-        yield from self.data.recorded(1)
+        yield from self.data.read_recorded(1)
 
     def stage2(self, base: Path) -> Path:
         """Reasoning SFT: in each round, trains on the proposals that lead to the action of an expert or a recording."""
         for number in range(1, self.recipe.sft.stage2_rounds + 1):
             name = f"stage2-round{number}"
-            if made := self.finished(name):
+            if made := self.find_finished(name):
                 base = made
                 continue
             codec = Codec.load(base, self.recipe.engine.max_pixels)
-            samples = self._refreshed(name, codec, self._stage2_samples(number, base, codec))
+            samples = self._add_reading(name, codec, self._stage2_samples(number, base, codec))
             base = self.train(name, base, codec, samples, self.recipe.sft.stage2_epochs)
         return base
 
     def _stage2_samples(self, number: int, base: Path, codec: Codec) -> Iterator[Sample]:
-        experts, recorded = self.data.expert_steps, self.data.recorded(2)
+        experts, recorded = self.data.expert_steps, self.data.read_recorded(2)
         for step, thought in reasoned(self.recipe, number, base, self.context, experts, recorded):
             yield encode(step, self.context, codec, thought)
 
@@ -157,7 +157,7 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
 
     On all nodes except the first it only joins node 0's training jobs.
     """
-    recipe = fitted(recipe)
+    recipe = fit_recipe(recipe)
     check(recipe)
     if recipe.sft.node_rank:
         follow(recipe.sft)

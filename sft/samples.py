@@ -8,8 +8,9 @@ from typing import Any
 
 from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.models.codec import Codec
-from mobilerl.policy.context import ContextPolicy, Turn, build_messages
+from mobilerl.policy.context import ContextPolicy, build_messages
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 
 
 @dataclass(frozen=True, slots=True)

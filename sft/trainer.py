@@ -21,7 +21,7 @@ from mobilerl.sft.batches import IGNORE, Collator, LengthBatches, RankBatches, c
 from mobilerl.sft.callbacks import KEPT, CheckpointCallback, SkipCallback, checkpoint_at, restore_counter, saved_steps
 from mobilerl.sft.sample_files import image_counts, lengths_of
 from mobilerl.sft.samples import Sample
-from mobilerl.train.skipping import NotFinite, StepCounter
+from mobilerl.training.skipping import NotFinite, StepCounter
 
 DECAY = 0.2
 """Fraction of the steps over which the learning rate decays to 0."""

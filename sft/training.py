@@ -21,7 +21,7 @@ from mobilerl.sft.samples import Sample
 from mobilerl.sft.trainer import TrainingJob, train
 from mobilerl.system.atomic_files import put_folder
 from mobilerl.system.terminal import progress_bar, say
-from mobilerl.train.tracking import Tracker, read_metrics
+from mobilerl.training.tracking import Tracker, read_metrics
 
 
 class StageTrainer:
@@ -35,7 +35,7 @@ class StageTrainer:
         self.cluster = Cluster(recipe.sft)
         self.seed = recipe.train.seed
 
-    def finished(self, name: str) -> Path | None:
+    def find_finished(self, name: str) -> Path | None:
         """The checkpoint folder if it exists. Checked before preparing its samples, which may take hours and money."""
         out = self.run_dir / name
         if not out.is_dir():

@@ -36,7 +36,7 @@ MODULES = (
     "mobilerl.cli",
     "mobilerl.engines.local",
     "mobilerl.suites.evaluation",
-    "mobilerl.train.online",
+    "mobilerl.training.online",
     "mobilerl.sft.run",
 )
 PROGRAM = """#!{python} -IS

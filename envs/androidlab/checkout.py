@@ -40,7 +40,7 @@ class Checkout:
         """Names of the tasks' apps -> packages."""
         return {task.app: task.package for task in self.tasks}
 
-    def chosen(self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = "") -> list[LabTask]:
+    def select_tasks(self, ids: Sequence[str] = (), apps: Sequence[str] = (), kind: str = "") -> list[LabTask]:
         """The tasks with these ids, apps and kind; an empty argument selects all. Raises CheckoutError if none
         match."""
         _check_known("task", ids, [t.id for t in self.tasks])

@@ -82,7 +82,7 @@ class AndroidLabEnv:
         start, note = time.perf_counter(), ""
         if not isinstance(action, Finish | Invalid):
             note = await self._call(lambda: self.phone.device.act(action))
-        trace.acted(action, self._apps)
+        trace.record_action(action, self._apps)
         acted = time.perf_counter()
         steps = seen.step + 1
         stuck = steps > REPEATS_AFTER and trace.repeated >= REPEATS
@@ -117,7 +117,7 @@ class AndroidLabEnv:
         screen = await self._call(self.phone.see)
         command = {query: await self._call(lambda: self.phone.query(query))} if query else {}
         assert self._trace is not None
-        self._trace.seen(step, screen, command)
+        self._trace.record_screen(step, screen, command)
         app = self._labels.get(screen.package, screen.package)
         self._seen = Observation(screen.screenshot, screen.width, screen.height, screen.xml, app, step)
         return self._seen

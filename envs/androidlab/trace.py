@@ -48,7 +48,7 @@ class TraceWriter:
         for part in ("Screen", "xml"):
             (folder / part).mkdir(parents=True)
 
-    def seen(self, index: int, screen: Seen, command: dict[str, str]) -> None:
+    def record_screen(self, index: int, screen: Seen, command: dict[str, str]) -> None:
         """Records a screen and the output of the task's query on it. Paths in the trace are relative to its folder."""
         (self.folder / "Screen" / f"{index}.png").write_bytes(screen.screenshot)
         if screen.xml:
@@ -66,7 +66,7 @@ class TraceWriter:
         if command:
             self._line["command"] = command
 
-    def acted(self, action: Action, apps: dict[str, str]) -> None:
+    def record_action(self, action: Action, apps: dict[str, str]) -> None:
         """Records the action taken on the last screen. `apps` maps names to packages."""
         width, height = self._line["window"]
         before, self._action = self._action, parsed_action(action, width, height, apps)

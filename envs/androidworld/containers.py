@@ -56,7 +56,7 @@ class AndroidWorldContainers:
         try:
             await self.open()
             async with asyncio.timeout(self.boot_s):
-                self._waiting = await self._made(0, 0, say)
+                self._waiting = await self._make(0, 0, say)
         except BaseException as error:
             await self.close()
             if isinstance(error, InfraError):
@@ -79,15 +79,15 @@ class AndroidWorldContainers:
         if number == 0 and self._waiting is not None:
             device, self._waiting = self._waiting, None
         else:
-            device = await self._made(number, generation, _log.info)
+            device = await self._make(number, generation, _log.info)
         device.wrap(self.wrap)
         return device
 
     def name(self, number: int) -> str:
         return self.containers.name(number)
 
-    async def returned(self, number: int) -> None:
-        await self.containers.returned(number)
+    async def wait_for_return(self, number: int) -> None:
+        await self.containers.wait_for_return(number)
 
     async def discard(self, number: int, failed: bool = True) -> None:
         if self._open:
@@ -103,7 +103,7 @@ class AndroidWorldContainers:
             finally:
                 await self.containers.close()
 
-    async def _made(self, number: int, generation: int, say: Say) -> ContainerDevice:
+    async def _make(self, number: int, generation: int, say: Say) -> ContainerDevice:
         until = time.monotonic() + self.boot_s - MARGIN_S
         return await self.containers.create(number, generation, partial(self._check, until=until, say=say))
 

@@ -111,7 +111,7 @@ async def open_servers(
     and phones are claimed for `user`, if given, until their clients are closed.
     """
 
-    async def opened(address: Address) -> Server:
+    async def open_or_explain(address: Address) -> Server:
         left, claim = (leftovers or {}).get(address.device_id), Claim(user, StartupError)
         try:
             return await open_server(address, suite, boot_wait_s, say, left, claim)
@@ -120,7 +120,7 @@ async def open_servers(
 
     try:
         async with asyncio.TaskGroup() as group:
-            opening = [group.create_task(opened(address)) for address in addresses]
+            opening = [group.create_task(open_or_explain(address)) for address in addresses]
     except* StartupError as failed:
         ended = [task for task in opening if not task.cancelled() and task.exception() is None]
         await asyncio.gather(*(task.result().client.close() for task in ended))

@@ -94,14 +94,14 @@ def endpoint(host: str, tls: str = "") -> Endpoint:
         return Endpoint(host)
     if tls:
         own = Path(tls).expanduser() / Endpoint(host).hostname
-        return Endpoint(host, _checked(own if own.is_dir() else own.parent, "fleet.tls"))
+        return Endpoint(host, _check_folder(own if own.is_dir() else own.parent, "fleet.tls"))
     folder, verify = os.environ.get("DOCKER_CERT_PATH", ""), bool(os.environ.get("DOCKER_TLS_VERIFY"))
     if not (folder or verify):
         return Endpoint(host)
-    return Endpoint(host, _checked(Path(folder) if folder else _docker_folder(), "DOCKER_CERT_PATH"), verify)
+    return Endpoint(host, _check_folder(Path(folder) if folder else _docker_folder(), "DOCKER_CERT_PATH"), verify)
 
 
-def _checked(folder: Path, setting: str) -> str:
+def _check_folder(folder: Path, setting: str) -> str:
     """The folder, if it has an authority and either both or none of the client's files."""
     there = {name for name in (CA, CERTIFICATE, KEY) if (folder / name).is_file()}
     if missing := ({CA} if there <= {CA} else {CA, CERTIFICATE, KEY}) - there:
@@ -134,4 +134,4 @@ def _context(name: str) -> Endpoint:
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"there is no Docker context {name!r}: `docker context ls` lists them") from None
     certificates = folder / "tls" / number / "docker"
-    return Endpoint(host, _checked(certificates, f"context {name}") if certificates.is_dir() else "", verify)
+    return Endpoint(host, _check_folder(certificates, f"context {name}") if certificates.is_dir() else "", verify)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mobilerl.envs.base import InfraError
 from mobilerl.envs.claims import Claim
 from mobilerl.envs.docker_avd.endpoint import endpoint
-from mobilerl.envs.docker_avd.owner import DETACHED, is_dead, shown
+from mobilerl.envs.docker_avd.owner import DETACHED, format_owner, is_dead
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -106,7 +106,7 @@ class Engine:
         """Claims the fleet's name. Engines are told apart by their own ids, as one has many addresses."""
         if not claim.user:
             return
-        fleet, engine = self.settings.fleet, self._asked(self.client.info).get("ID") or self.host
+        fleet, engine = self.settings.fleet, self._ask_docker(self.client.info).get("ID") or self.host
         claim.take(
             f"the fleet {fleet} of the Docker engine {engine}", "wait until it ends, or set another --fleet.name"
         )
@@ -125,7 +125,7 @@ class Engine:
 
     def _check_needs(self) -> None:
         image, where = self.settings.image, self.host or "this machine's engine"
-        found = self._asked(lambda: self.client.images.list(name=image))
+        found = self._ask_docker(lambda: self.client.images.list(name=image))
         if not found:
             raise InfraError(f"{where} has no image {image!r}; docker/README.md says how to build it")
         self._check_ports(found[0].attrs)
@@ -146,13 +146,13 @@ class Engine:
     def _network(self) -> str:
         """The id of `NETWORK`, which is created if it does not exist."""
 
-        def made() -> str:
+        def make() -> str:
             known = [n for n in self.client.networks.list(names=[NETWORK]) if n.name == NETWORK]
             options = {"driver": "bridge", "options": {SEPARATE: "false"}, "labels": {LABEL: ""}}
             network = known[0] if known else self.client.networks.create(NETWORK, check_duplicate=True, **options)
             return network.id
 
-        return self._asked(made)
+        return self._ask_docker(make)
 
     def run(self, owner: str, place: int) -> Container:
         """Starts a container with the privileges a device needs; an emulator with KVM keeps the default
@@ -160,7 +160,7 @@ class Engine:
         s = self.settings
         exposed = [p for p in (s.adb_port, s.console_port, s.http_port) if p]
         labels = {LABEL: s.fleet, OWNER: owner, PLACE: str(place)}
-        return self._asked(
+        return self._ask_docker(
             lambda: self.client.containers.run(
                 s.image,
                 list(s.command) or None,
@@ -181,20 +181,20 @@ class Engine:
 
     def ports(self, container: Container) -> dict[int, int]:
         """Maps the published ports of a container to those of the host."""
-        self._asked(container.reload)
+        self._ask_docker(container.reload)
         found = (container.attrs["NetworkSettings"]["Ports"] or {}).items()
         bound = {int(name.partition("/")[0]): int(hosts[0]["HostPort"]) for name, hosts in found if hosts}
         if self.settings.adb_port not in bound:
-            raise self._stopped(container)
+            raise self._stop_error(container)
         return bound
 
     def check_running(self, container: Container) -> None:
         """Raises InfraError, with the end of its log, if the container has stopped."""
-        self._asked(container.reload)
+        self._ask_docker(container.reload)
         if container.status != "running":
-            raise self._stopped(container)
+            raise self._stop_error(container)
 
-    def _stopped(self, container: Container) -> InfraError:
+    def _stop_error(self, container: Container) -> InfraError:
         said = " ".join(self._log(container)[-200:].split())
         return InfraError(f"container {container.name} stopped as soon as it started: {said}")
 
@@ -204,10 +204,10 @@ class Engine:
             with suppress(InfraError):  # it may be gone already
                 self._keep_log(container, name, failed)
         finally:
-            self._removed([container])
+            self._remove_all([container])
 
     def _keep_log(self, container: Container, name: str, failed: bool) -> None:
-        self._asked(container.reload)
+        self._ask_docker(container.reload)
         folder = self.settings.log_dir
         if folder is None or (not failed and container.status == "running"):
             return
@@ -221,25 +221,25 @@ class Engine:
         """Removes every container of this fleet with these labels, running or not. Returns their number."""
         fleet = self.settings.fleet
         found = [c for c in self.containers({LABEL: fleet} | labels) if c.labels[LABEL] == fleet]
-        self._removed(found)
+        self._remove_all(found)
         return len(found)
 
     def remove_orphans(self) -> None:
         """Removes containers whose owner was a process that this one can see and that has ended."""
-        self._removed([c for c in self.containers({LABEL: ""}) if is_dead(c.labels.get(OWNER, DETACHED))])
+        self._remove_all([c for c in self.containers({LABEL: ""}) if is_dead(c.labels.get(OWNER, DETACHED))])
 
     def containers(self, labels: dict[str, str]) -> list[Container]:
         """Containers that have all `labels`; an empty value matches any value."""
         wanted = [f"{k}={v}" if v else k for k, v in labels.items()]
         listed = self.client.containers.list
-        return self._asked(lambda: listed(all=True, filters={"label": wanted}, ignore_removed=True))
+        return self._ask_docker(lambda: listed(all=True, filters={"label": wanted}, ignore_removed=True))
 
-    def listed(self, everything: bool = False) -> list[Listed]:
+    def list_containers(self, everything: bool = False) -> list[Listed]:
         """The containers of this fleet, or of every fleet, sorted by fleet and place."""
         found = self.containers({LABEL: "" if everything else self.settings.fleet})
-        return sorted(map(self._listed, found), key=lambda c: (c.fleet, c.place))
+        return sorted(map(self._describe, found), key=lambda c: (c.fleet, c.place))
 
-    def _listed(self, container: Container) -> Listed:
+    def _describe(self, container: Container) -> Listed:
         state, labels = container.attrs["State"], container.labels
         health = state.get("Health", {}).get("Status", "")
         bound = (container.attrs["NetworkSettings"]["Ports"] or {}).get(f"{self.settings.adb_port}/tcp")
@@ -248,30 +248,30 @@ class Engine:
         return Listed(
             fleet=labels[LABEL],
             place=-1 if broken else int(place),
-            owner=shown(labels.get(OWNER, "")),
+            owner=format_owner(labels.get(OWNER, "")),
             state=state["Status"] + (f" ({health})" if health else "") + broken,
             engine=self.host,
             serial=f"{self.address}:{bound[0]['HostPort']}" if bound else "",
             image=container.attrs["Config"]["Image"],
         )
 
-    def _removed(self, containers: Sequence[Container]) -> None:
+    def _remove_all(self, containers: Sequence[Container]) -> None:
         """Removes the containers. If some cannot be removed, the first error is raised after trying all."""
         failures = []
         for container in containers:
             if LABEL not in container.labels:
                 raise ValueError(f"container {container.name} is not ours")
             try:
-                self._asked(partial(_remove, container))
+                self._ask_docker(partial(_remove, container))
             except InfraError as error:
                 failures.append(InfraError(f"cannot remove container {container.name}: {error}"))
         if failures:
             raise failures[0]
 
     def _log(self, container: Container) -> str:
-        return self._asked(lambda: container.logs(tail=LOG_LINES)).decode(errors="replace")
+        return self._ask_docker(lambda: container.logs(tail=LOG_LINES)).decode(errors="replace")
 
-    def _asked(self, work: Callable[[], T]) -> T:
+    def _ask_docker(self, work: Callable[[], T]) -> T:
         try:
             return work()
         except _faults() as error:

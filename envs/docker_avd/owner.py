@@ -16,7 +16,7 @@ DETACHED = "detached"
 
 def this_process() -> str:
     """A unique name of this process: host:pid:start time:boot:pid namespace."""
-    return ":".join((socket.gethostname(), str(os.getpid()), _started(os.getpid()), *_here()))
+    return ":".join((socket.gethostname(), str(os.getpid()), _read_start(os.getpid()), *_here()))
 
 
 def is_dead(owner: str) -> bool:
@@ -28,7 +28,7 @@ def is_dead(owner: str) -> bool:
     return False
 
 
-def shown(owner: str) -> str:
+def format_owner(owner: str) -> str:
     """Short form for display: host:pid, or another label such as "detached"."""
     return ":".join(owner.split(":")[:2])
 
@@ -45,7 +45,7 @@ def _here() -> list[str]:
 
 
 def _ended(pid: int, started: str) -> bool:
-    now = _started(pid)
+    now = _read_start(pid)
     if now:
         return now != started
     try:
@@ -57,7 +57,7 @@ def _ended(pid: int, started: str) -> bool:
     return False
 
 
-def _started(pid: int) -> str:
+def _read_start(pid: int) -> str:
     """Start of a process in clock ticks since boot; "" if there is no such process or it is hidden."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()

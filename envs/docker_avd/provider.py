@@ -83,7 +83,7 @@ class DockerProvider:
         ports = await asyncio.to_thread(engine.ports, container)
         device = ContainerDevice(name, engine, container, ports, self)
         self._undo[number] = device.destroy
-        await device.booted()
+        await device.wait_for_boot()
         if check is not None:
             await check(device)
         del self._undo[number]
@@ -95,16 +95,16 @@ class DockerProvider:
     def _name(self, number: int) -> str:
         return f"{self.settings.fleet}-{number}"
 
-    async def returned(self, number: int) -> None:
+    async def wait_for_return(self, number: int) -> None:
         """Waits forever: a container that failed is removed."""
         await asyncio.get_running_loop().create_future()
 
     def _in_the_fleet(self, number: int) -> int:
         return self.numbers[number] if self.numbers else number
 
-    def listed(self) -> list[Listed]:
+    def list_containers(self) -> list[Listed]:
         """The fleet's containers. Blocking."""
-        return [container for engine in self._engines for container in engine.listed()]
+        return [container for engine in self._engines for container in engine.list_containers()]
 
     async def discard(self, number: int, failed: bool = True) -> None:
         number = self._in_the_fleet(number)
@@ -161,7 +161,7 @@ class ContainerDevice(AdbDevice):
         super().__init__(device_id, transport, make_env, provider.reset, console)
         self.engine, self.container = engine, container
 
-    async def booted(self) -> None:
+    async def wait_for_boot(self) -> None:
         """Raises InfraError when the container stops during the boot."""
         while not await asyncio.to_thread(self._has_booted):
             await asyncio.to_thread(self.engine.check_running, self.container)

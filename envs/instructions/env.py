@@ -24,7 +24,7 @@ from mobilerl.envs.base import (
     Transport,
 )
 from mobilerl.envs.blocking import OneAtATime
-from mobilerl.envs.instructions.packages import installed, nearest
+from mobilerl.envs.instructions.packages import list_installed, nearest
 from mobilerl.envs.live_device import LiveDevice, Settle
 
 COMMAND_S = 60.0
@@ -78,7 +78,7 @@ class InstructionEnv:
             for line in task.params["start"]:
                 self._must(task, "start", line)
             if not task.params["start"] and (problem := self._device.act(Launch(task.app))):
-                hint = nearest(task.app, installed(self._transport))
+                hint = nearest(task.app, list_installed(self._transport))
                 raise TaskFault(f"{task.id}: its app does not start on {self.device_id}: {problem}{hint}")
         self._device.prepare()
         if not self._free_reward and task.params["check"] and self._passes(task) and not task.params["answer"]:

@@ -36,7 +36,7 @@ _JOINED = re.compile(r"[|;&]")
 _INSTALLS = re.compile(r"\b(?:pm|cmd +package) +install")
 
 
-def installed(transport: Transport) -> frozenset[str]:
+def list_installed(transport: Transport) -> frozenset[str]:
     """Names of the device's packages. Raises InfraError if it does not answer."""
     connect = getattr(transport, "connect", None)
     if connect is not None:  # a phone in this process needs no connection
@@ -55,7 +55,7 @@ def nearest(package: str, known: Collection[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def named(task: Task) -> dict[str, tuple[str, bool]]:
+def find_named(task: Task) -> dict[str, tuple[str, bool]]:
     """Packages that the task names: the field that does, and whether the task cannot be set up without the package.
 
     A task whose `reset` installs something names none, since what is missing before an episode may be there in it.

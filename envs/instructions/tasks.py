@@ -89,7 +89,7 @@ def _toml(path: Path) -> InstructionFile:
     try:
         return InstructionFile(**{**content, "task": made})
     except ValidationError as error:
-        raise ValueError(f"{path}: {_said(error, InstructionFile)}") from None
+        raise ValueError(f"{path}: {_describe_error(error, InstructionFile)}") from None
 
 
 def _jsonl(path: Path) -> InstructionFile:
@@ -112,10 +112,10 @@ def _instruction(content: Any, number: int, where: str) -> Instruction:
     try:
         return Instruction(**{"id": str(number), **content})
     except ValidationError as error:
-        raise ValueError(f"{where}: {_said(error, Instruction)}") from None
+        raise ValueError(f"{where}: {_describe_error(error, Instruction)}") from None
 
 
-def _said(error: ValidationError, kind: type[BaseModel]) -> str:
+def _describe_error(error: ValidationError, kind: type[BaseModel]) -> str:
     errors = error.errors()
     first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])  # "missing" may be one misspelt
     field = ".".join(map(str, first["loc"]))

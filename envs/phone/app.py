@@ -1,20 +1,22 @@
-"""Base class of the apps: tables of rows, a stack of pages, and a method per page that describes its screen."""
+"""Base class of the apps: tables of rows, a stack of pages, and a method per page that describes its screen.
+
+`Host` is the phone as apps, panels and pop-ups see it.
+"""
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from mobilerl.envs.phone.panes import ListDetail
+from mobilerl.envs.phone.system import System
 from mobilerl.envs.phone.ui import Dialog, Handler, Node, Screen
 from mobilerl.envs.phone.widgets import field as edit_field
 from mobilerl.envs.phone.widgets import icon_button, label, radio_item, tabs, text_button
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.phone import Phone
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -57,7 +59,7 @@ class App:
     list_detail: ClassVar[ListDetail | None] = None
     """Which pages stand side by side on a wide screen."""
 
-    def __init__(self, phone: Phone) -> None:
+    def __init__(self, phone: Host) -> None:
         self.phone = phone
         self.stack: list[Page] = []
         self.snack = ""
@@ -252,3 +254,50 @@ class App:
             screen.color = self.color
         screen.up_name = self.t(screen.up_name)
         return screen
+
+
+class Host(System, ABC):
+    """The phone that apps run on."""
+
+    def __init__(self, width: int, height: int, density: int | None = None) -> None:
+        super().__init__(width, height, density)
+        self.apps: dict[str, App] = {}
+        self.wide = False
+        """Whether the screen, as it was laid out last, has room for a list beside a page."""
+
+    @property
+    def launcher(self) -> App:
+        return next(iter(self.apps.values()))
+
+    def app(self, label_or_package: str) -> App | None:
+        """Looks an app up by package or by the name under its icon, case-insensitively."""
+        wanted = label_or_package.casefold()
+        return next((a for a in self.apps.values() if wanted in (a.package.casefold(), a.label.casefold())), None)
+
+    @abstractmethod
+    def open(self, package: str) -> None:
+        """An app opens another from within a handler."""
+
+    @abstractmethod
+    def running(self) -> list[App]:
+        """The apps that were opened and not closed since, the one used last first."""
+
+    @abstractmethod
+    def force_stop(self, package: str) -> None:
+        """Ends an app; in front, it leaves the screen to the launcher."""
+
+    @abstractmethod
+    def show_panel(self, page: Page) -> None:
+        """Puts a window of the system over the apps."""
+
+    @abstractmethod
+    def close_panel(self, name: str = "") -> None:
+        """Closes the panel; with a `name` only that one."""
+
+    @abstractmethod
+    def close_popup(self) -> None:
+        """Takes the pop-up off the screen."""
+
+    @abstractmethod
+    def changed(self) -> None:
+        """State was changed from outside (by the shell): the screen is laid out again."""

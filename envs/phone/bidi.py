@@ -77,6 +77,6 @@ def visual_order(parts: Sequence[T], depths: Sequence[int]) -> list[T]:
     return [part for part, _ in ordered]
 
 
-def mirrored(text: str) -> str:
+def mirror_run(text: str) -> str:
     """A run from right to left as it reads from the left."""
     return text[::-1].translate(_MIRRORED)

@@ -107,14 +107,14 @@ class Canvas:
         room: float = 0,
     ) -> float:
         """One line, vertically centered on y; `align` says what x is. Cut to `room` dp if given. Returns its width."""
-        shown = fonts.elided(text, size, max(1, room), bold) if room else text
+        shown = fonts.elide(text, size, max(1, room), bold) if room else text
         if not shown:
             return 0
         pixels = max(4.0, size * self.scale)
         width = fonts.text_width(shown, size, bold)
         x -= width / 2 if align == "center" else width if align == "right" else 0
         left, top = self.px(x), round(y * self.scale + (CAPITALS / 2 - fonts.ASCENT) * pixels)
-        parts = fonts.drawn(shown, pixels, bold)
+        parts = fonts.draw_line(shown, pixels, bold)
         for dx, dy, part in parts:
             self.image.paste(color if part.mode == "L" else part, (left + dx, top + dy), part)
         if self.written is not None and parts:

@@ -37,7 +37,7 @@ class Ko(Exception):
     """A command that failed, in the console's words."""
 
 
-def _said(*lines: str) -> bytes:
+def _encode(*lines: str) -> bytes:
     return "".join(f"{line}\r\n" for line in lines).encode()
 
 
@@ -60,16 +60,16 @@ class Console:
     async def start(self, port: int) -> int:
         """Listens; returns the port. The phone as it is now becomes the snapshot `default_boot`."""
         self._save("default_boot")
-        self._server = await asyncio.start_server(self._connected, self.host, port, limit=MAX_LINE)
+        self._server = await asyncio.start_server(self._accept, self.host, port, limit=MAX_LINE)
         return self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
         if self._server is not None:
             self._server.close()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         known = not self.token
-        writer.write(_said(GREETING if known else LOCKED, "OK"))
+        writer.write(_encode(GREETING if known else LOCKED, "OK"))
         with suppress(OSError, ValueError):
             while line := (await reader.readline()).decode(errors="replace"):
                 words = line.split()
@@ -77,21 +77,21 @@ class Console:
                     break
                 if words[:1] == ["auth"]:
                     known = hmac.compare_digest(" ".join(words[1:]).encode(), self.token.encode())
-                    writer.write(_said(GREETING, "OK") if known else _said("KO: authentication token mismatch"))
+                    writer.write(_encode(GREETING, "OK") if known else _encode("KO: authentication token mismatch"))
                 elif words:  # an empty line is no command
-                    writer.write(await self._answered(line.strip()) if known else _said(f"KO: {UNKNOWN}"))
+                    writer.write(await self._answer(line.strip()) if known else _encode(f"KO: {UNKNOWN}"))
                 await writer.drain()
         writer.close()
 
-    async def _answered(self, line: str) -> bytes:
+    async def _answer(self, line: str) -> bytes:
         if line == "kill":
             self._kill()
-            return _said("OK: killing emulator, bye bye", "OK")
+            return _encode("OK: killing emulator, bye bye", "OK")
         try:
             said = await self._exclusive(lambda: self._run(line))
         except Ko as ko:
-            return _said(f"KO: {ko}")
-        return _said(*said.splitlines(), "OK")
+            return _encode(f"KO: {ko}")
+        return _encode(*said.splitlines(), "OK")
 
     def _run(self, line: str) -> str:
         words = line.split()
@@ -105,8 +105,7 @@ class Console:
             case ["sms", "send", number, *text] if text:
                 return self._sms(number, line.split(None, 3)[3])
             case ["rotate"]:
-                self.phone.held = (self.phone.held + 1) % 4
-                self.phone.changed()
+                self.phone.turn()
                 return ""
             case ["gsm", "call", number]:
                 telephony.ring(self.phone, number)
@@ -140,7 +139,7 @@ class Console:
             raise Ko("argument is not a number") from None
         if not (-180 <= place[0] <= 180 and -90 <= place[1] <= 90):
             raise Ko("invalid longitude or latitude")
-        self.phone.location = place
+        self.phone.set_location(*place)
         return ""
 
     def _sms(self, number: str, text: str) -> str:

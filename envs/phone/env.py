@@ -15,7 +15,7 @@ from mobilerl.envs.phone.languages import current
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.tasks.base import Admin, Template
 from mobilerl.envs.phone.transport import InProcessTransport
-from mobilerl.envs.retry import retried
+from mobilerl.envs.retry import retry
 
 SUITES = {"sim": "mobilerl.envs.phone.tasks.suite", "generated": "mobilerl.envs.phone.generated.tasks"}
 """`Task.suite` -> the module that opens its tasks: `open_task`, `reset_options` and `app_names`."""
@@ -74,7 +74,7 @@ class PhoneEnv:
 
     async def reset(self, task: Task) -> Observation:
         """A fresh phone, the same for equal template and seed, brought into the task's first state."""
-        return await self._call(lambda: retried(lambda: self._reset(task)))
+        return await self._call(lambda: retry(lambda: self._reset(task)))
 
     def _reset(self, task: Task) -> Observation:
         suite = import_module(SUITES[task.suite])
@@ -119,7 +119,7 @@ class PhoneEnv:
         if self._device.boot_id() != self._boot_id:
             raise InfraError(f"{self.device_id}: rebooted in the middle of an episode")
         answer = self._answer
-        return answer is not None and retried(lambda: self.template.check(self._admin, answer))
+        return answer is not None and retry(lambda: self.template.check(self._admin, answer))
 
     async def close(self) -> None:
         """Nothing to release: the phone belongs to its creator or its server."""

@@ -82,7 +82,7 @@ class FaultPlan:
         return self._rng.random() < 0.5
 
 
-def spoiled(fault: Fault | None, stdout: bytes) -> bytes:
+def spoil(fault: Fault | None, stdout: bytes) -> bytes:
     """A command's output as BLACK and TRUNCATED leave it."""
     if fault is Fault.TRUNCATED:
         return stdout[: len(stdout) // 2]

@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 from mobilerl.envs.phone.bidi import levels
 from mobilerl.envs.phone.brush import Brush
-from mobilerl.envs.phone.fonts import text_width, wrapped
+from mobilerl.envs.phone.fonts import text_width, wrap_text
 from mobilerl.envs.phone.theme import mix
 from mobilerl.envs.phone.ui import LINE_PITCH, Node
 
@@ -20,7 +20,7 @@ def draw_field(brush: Brush, node: Node) -> None:
     canvas.round_rect(left + line, top + line, right - line, bottom - line, 5, theme.surface)
     width, many = right - left - 24, bottom - top > 3 * node.size
     text = "*" * len(node.text) if node.password else node.text
-    lines = wrapped(text, width, node.size) if many else [text]
+    lines = wrap_text(text, width, node.size) if many else [text]
     y = top + 24 if many else (top + bottom) / 2
     span = (left + 12, right - 12)
     if not node.text:

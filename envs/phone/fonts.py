@@ -18,7 +18,7 @@ from operator import itemgetter
 import fontpkg_roboto
 from PIL import Image, ImageDraw, ImageFont, features
 
-from mobilerl.envs.phone.bidi import levels, mirrored, visual_order
+from mobilerl.envs.phone.bidi import levels, mirror_run, visual_order
 
 ROBOTO = str(fontpkg_roboto.ROOT / "files" / "Roboto[wdth,wght].ttf")
 REGULAR, MEDIUM = [400.0, 100.0], [500.0, 100.0]
@@ -133,7 +133,7 @@ def runs(text: str) -> tuple[Run, ...]:
 def _as_drawn(run: Run) -> Run:
     """What Pillow's shaping engine does not draw has to be put in the order of the screen."""
     turned = run.level % 2 and _direction(run) is None
-    return Run(mirrored(run.text), run.font, run.level) if turned else run
+    return Run(mirror_run(run.text), run.font, run.level) if turned else run
 
 
 def missing(text: str) -> bool:
@@ -177,7 +177,7 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 
 
 @lru_cache(maxsize=16384)
-def elided(text: str, size: float, room: float, bold: bool = False) -> str:
+def elide(text: str, size: float, room: float, bold: bool = False) -> str:
     """`text` cut to `room`, with an ellipsis when something is missing."""
     if text_width(text, size, bold) <= room:
         return text
@@ -189,7 +189,7 @@ def elided(text: str, size: float, room: float, bold: bool = False) -> str:
 
 
 @lru_cache(maxsize=4096)
-def drawn(text: str, size: float, bold: bool) -> tuple[tuple[int, int, Image.Image], ...]:
+def draw_line(text: str, size: float, bold: bool) -> tuple[tuple[int, int, Image.Image], ...]:
     """What a line is pasted from: distances from the left and the top in px, and a mask (L) or an emoji (RGBA).
 
     The baseline lies `ASCENT` font sizes below the top.
@@ -238,7 +238,7 @@ def _emoji(text: str, size: float) -> Image.Image:
 
 
 @lru_cache(maxsize=16384)
-def wrapped(text: str, width: float, size: float, bold: bool = False) -> tuple[str, ...]:
+def wrap_text(text: str, width: float, size: float, bold: bool = False) -> tuple[str, ...]:
     """The lines of a text that is `width` wide: broken between words, beside ideographs, and in words too long."""
     lines: list[str] = []
     most = int(5 * width / size) + 2  # more characters than a line can hold

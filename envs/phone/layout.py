@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from mobilerl.envs.phone.fonts import text_width, wrapped
+from mobilerl.envs.phone.fonts import text_width, wrap_text
 from mobilerl.envs.phone.ui import (
     APP_BAR,
     BODY_PAD,
@@ -35,7 +35,7 @@ def measure(node: Node, width: int) -> int:
         return node.height
     inner = width - 2 * node.pad[0]
     if not node.children:
-        return int(len(wrapped(node.text, inner, node.size, node.bold)) * node.size * LINE_PITCH) + 2 * node.pad[1]
+        return int(len(wrap_text(node.text, inner, node.size, node.bold)) * node.size * LINE_PITCH) + 2 * node.pad[1]
     if node.axis == "row":
         shares = _row_widths(node, inner)
         return max(measure(c, w) for c, w in zip(node.children, shares, strict=True)) + 2 * node.pad[1]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mobilerl.envs.phone.brush import Brush, ink_of, middle
 from mobilerl.envs.phone.fields import draw_composer, draw_field
-from mobilerl.envs.phone.fonts import wrapped
+from mobilerl.envs.phone.fonts import wrap_text
 from mobilerl.envs.phone.theme import RGB, WHITE, bar_color, brightness, mix, rgb
 from mobilerl.envs.phone.tiles import draw_tile
 from mobilerl.envs.phone.ui import LINE_PITCH, Node
@@ -46,7 +46,7 @@ def _text(brush: Brush, node: Node) -> None:
     width = right - left - 2 * node.pad[0]
     ink = ink_of(brush, node, brush.theme.text)
     pitch = node.size * LINE_PITCH
-    lines = [node.text] if bottom - top < 2 * pitch else wrapped(node.text, width, node.size, node.bold)
+    lines = [node.text] if bottom - top < 2 * pitch else wrap_text(node.text, width, node.size, node.bold)
     y = (top + bottom) / 2 - pitch * (len(lines) - 1) / 2
     span = (left + node.pad[0], right - node.pad[0])
     for line in lines:

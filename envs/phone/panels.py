@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.phone import telephony
-from mobilerl.envs.phone.app import Page
+from mobilerl.envs.phone.app import Host, Page
 from mobilerl.envs.phone.apps.messages import RECEIVED, Messages
 from mobilerl.envs.phone.ui import Node, Screen
 from mobilerl.envs.phone.widgets import icon_button, item, label, section, switch_item, wide_button
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.phone import Phone
 
 SHADE, QUICK_SETTINGS, RECENTS, CLIPPER = "shade", "quick_settings", "recents", "clipper"
 TILES = (
@@ -33,9 +29,9 @@ TILES = (
 FIRST_TILES = 4
 
 
-def screen(phone: Phone, page: Page) -> Screen:
+def screen(phone: Host, page: Page) -> Screen:
     """The panel's content."""
-    makers: dict[str, Callable[[Phone], Screen]] = {
+    makers: dict[str, Callable[[Host], Screen]] = {
         SHADE: _shade,
         QUICK_SETTINGS: _quick_settings,
         RECENTS: _recents,
@@ -45,7 +41,7 @@ def screen(phone: Phone, page: Page) -> Screen:
     return makers[page.name](phone)
 
 
-def component(phone: Phone, page: Page) -> tuple[str, str]:
+def component(phone: Host, page: Page) -> tuple[str, str]:
     """Package and full activity name of the panel; the shade is a window without an activity."""
     launcher = phone.launcher.package
     return {
@@ -57,7 +53,7 @@ def component(phone: Phone, page: Page) -> tuple[str, str]:
     }[page.name]
 
 
-def _tile(phone: Phone, tile: tuple[str, ...]) -> Node:
+def _tile(phone: Host, tile: tuple[str, ...]) -> Node:
     title, icon, space, key, off, on = tile
     table, is_on = phone.settings[space], phone.is_on(space, key, off)
     row = switch_item(phone.t(title), is_on, lambda: table.update({key: off if is_on else on}), icon=icon)
@@ -65,7 +61,7 @@ def _tile(phone: Phone, tile: tuple[str, ...]) -> Node:
     return row
 
 
-def _shade(phone: Phone) -> Screen:
+def _shade(phone: Host) -> Screen:
     t, now = phone.t, phone.now
     tiles = [_tile(phone, tile) for tile in TILES[:FIRST_TILES]]
     rows = _notifications(phone) or [label(t("No notifications"))]
@@ -73,11 +69,11 @@ def _shade(phone: Phone) -> Screen:
     return Screen(f"{phone.clock}  {day}", [*tiles, section(t("Notifications")), *rows])
 
 
-def _quick_settings(phone: Phone) -> Screen:
+def _quick_settings(phone: Host) -> Screen:
     return Screen(phone.t("Quick settings"), [_tile(phone, t) for t in TILES])
 
 
-def unread(phone: Phone) -> dict[str, str]:
+def unread(phone: Host) -> dict[str, str]:
     """The newest unread message of each conversation, newest conversation first."""
     messages = phone.apps.get(Messages.package)
     rows = messages.db["messages"] if messages is not None else []
@@ -85,8 +81,8 @@ def unread(phone: Phone) -> dict[str, str]:
     return dict(reversed(newest.items()))
 
 
-def _notifications(phone: Phone) -> list[Node]:
-    def opened(address: str) -> None:
+def _notifications(phone: Host) -> list[Node]:
+    def open_thread(address: str) -> None:
         phone.open(Messages.package)
         messages = phone.apps[Messages.package]
         assert isinstance(messages, Messages)
@@ -94,13 +90,13 @@ def _notifications(phone: Phone) -> list[Node]:
 
     posted = phone.notifications
     rows = [item(*posted[tag], on_tap=partial(posted.pop, tag), icon="bell") for tag in reversed(posted)]
-    rows += [item(name, body, on_tap=partial(opened, name), avatar=name) for name, body in unread(phone).items()]
+    rows += [item(name, body, on_tap=partial(open_thread, name), avatar=name) for name, body in unread(phone).items()]
     for row in rows:
         row.look = "card"
     return rows
 
 
-def _recents(phone: Phone) -> Screen:
+def _recents(phone: Host) -> Screen:
     rows = []
     for app in phone.running():
         name = app.t(app.label)
@@ -111,13 +107,13 @@ def _recents(phone: Phone) -> Screen:
     return Screen(phone.t("Recent apps"), rows or [label(phone.t("No recent items"))])
 
 
-def _clear_all(phone: Phone) -> None:
+def _clear_all(phone: Host) -> None:
     for app in phone.running():
         phone.force_stop(app.package)
     phone.close_panel(RECENTS)
 
 
-def _call(phone: Phone) -> Screen:
+def _call(phone: Host) -> Screen:
     t, call = phone.t, phone.call
     if call is None:
         return Screen(t("Phone"), [label(t("Call ended"))])
@@ -129,5 +125,5 @@ def _call(phone: Phone) -> Screen:
     return Screen(t("Phone"), [label(call.number, size=24, bold=True), label(t(said)), *rows])
 
 
-def _clipper(phone: Phone) -> Screen:
+def _clipper(phone: Host) -> Screen:
     return Screen("Clipper", [label(phone.t("Clipper service is running"))])

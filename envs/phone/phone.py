@@ -11,18 +11,15 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from mobilerl.envs.phone import panels
-from mobilerl.envs.phone.app import App, Page
+from mobilerl.envs.phone.app import App, Host, Page
 from mobilerl.envs.phone.generated.app import app_class
 from mobilerl.envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
 from mobilerl.envs.phone.languages import current
 from mobilerl.envs.phone.layout import assemble, mirror
 from mobilerl.envs.phone.panes import assemble_panes
 from mobilerl.envs.phone.popups import Popup, schedule
-from mobilerl.envs.phone.system import System
-from mobilerl.envs.phone.telephony import Call
 from mobilerl.envs.phone.ui import EXPANDED, NAV_BAR, STATUS_BAR, Node, Screen, Tree, node_at
 from mobilerl.envs.phone.widgets import hint
 
@@ -34,31 +31,19 @@ HOLD_MS = 800
 """A swipe up from the bottom edge that takes this long shows the recent apps; a faster one goes home."""
 
 
-class Phone(System):
+class Phone(Host):
     """`apps` are App classes, the launcher first. `width`, `height` and `density` are those of `System`."""
 
     def __init__(
         self, apps: Sequence[type[App]], width: int = 360, height: int = 720, density: int | None = None
     ) -> None:
         super().__init__(width, height, density)
-        self.apps: dict[str, App] = {}
         self.popup: Popup | None = None
         self.panel: Page | None = None
         """The system's window over the apps; see `panels.py`."""
-        self.call: Call | None = None
-        self.calls: list[dict[str, Any]] = []
-        """The call log."""
-        self.notifications: dict[str, tuple[str, str]] = {}
-        """Title and text of what was posted, by its tag; unread messages are notifications of their own."""
-        self.wide = False
-        """Whether the screen, as it was laid out last, has room for a list beside a page."""
         self._popup_plan: dict[int, Popup] = {}
         self._classes = tuple(apps)
         self.reset(0)
-
-    @property
-    def launcher(self) -> App:
-        return next(iter(self.apps.values()))
 
     @property
     def foreground(self) -> App:
@@ -69,10 +54,13 @@ class Phone(System):
         self._clock = now - timedelta(seconds=self.inputs)
         self.changed()
 
-    def app(self, label_or_package: str) -> App | None:
-        """Looks an app up by package or by the name under its icon, case-insensitively."""
-        wanted = label_or_package.casefold()
-        return next((a for a in self.apps.values() if wanted in (a.package.casefold(), a.label.casefold())), None)
+    def set_location(self, longitude: float, latitude: float) -> None:
+        self.location = longitude, latitude
+
+    def turn(self) -> None:
+        """Turns the phone by a quarter, counterclockwise."""
+        self.held = (self.held + 1) % 4
+        self.changed()
 
     def reset(
         self, seed: int, popup_rate: float = 0.0, generated: Sequence[int] = (), languages: Sequence[str] = ("en",)
@@ -83,8 +71,7 @@ class Phone(System):
         chooses the one of the `languages` that is shown.
         """
         self._set_up(languages, seed)
-        self.popup = self.panel = self.call = None
-        self.notifications, self.calls = {}, []
+        self.popup = self.panel = None
         classes = (self._classes[0], *map(app_class, generated)) if generated else self._classes
         self.apps = {cls.package: cls(self) for cls in classes}
         for app in self.apps.values():
@@ -107,7 +94,6 @@ class Phone(System):
         self.changed()
 
     def changed(self) -> None:
-        """State was changed from outside (by the shell): the screen is laid out again."""
         self._tree = None
 
     def tree(self) -> Tree:
@@ -119,7 +105,7 @@ class Phone(System):
         self.language, self.wide = current(self.locales), self.size_dp[0] >= EXPANDED
         if self.panel is not None:
             screen, package = panels.screen(self, self.panel), panels.component(self, self.panel)[0]
-            return self._assembled(screen, package, self.panel)
+            return self._assemble(screen, package, self.panel)
         app = self.foreground
         screen = app.screen()
         if self.popup is not None:
@@ -131,7 +117,7 @@ class Phone(System):
         elif beside is not None:
             screen.side = app.screen_of(beside)
             _fill_fields(beside, screen.side, active=False)
-        return self._assembled(screen, app.package, page, keyboard, app.snack)
+        return self._assemble(screen, app.package, page, keyboard, app.snack)
 
     @property
     def pages(self) -> list[Page]:
@@ -141,7 +127,7 @@ class Phone(System):
         page, beside = self.foreground.page, self.foreground.list_page
         return [page] if beside is None or beside is page else [beside, page]
 
-    def _assembled(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
+    def _assemble(self, screen: Screen, package: str, page: Page, keyboard: bool = False, snack: str = "") -> Tree:
         (width, height), pages = self.size_dp, self.pages if self.wide else [page]
         rest = (keyboard, snack, width, self.font_scale, page.dialog_scroll)
         if self.wide and (screen.side or screen.hint or screen.bottom):
@@ -321,14 +307,12 @@ class Phone(System):
         return True
 
     def open(self, package: str) -> None:
-        """An app opens another from within a handler."""
         self.panel = None
         self.apps[package].start()
         self.current = package
         self._recent = [package, *(p for p in self._recent if p != package)]
 
     def running(self) -> list[App]:
-        """The apps that were opened and not closed since, the one used last first."""
         used = [self.apps[p] for p in self._recent]
         return [a for a in used if a.stack and a is not self.launcher]
 
@@ -337,10 +321,12 @@ class Phone(System):
         self._tree = None
 
     def close_panel(self, name: str = "") -> None:
-        """Closes the panel; with a `name` only that one."""
         if self.panel is not None and name in ("", self.panel.name):
             self.panel = None
         self._tree = None
+
+    def close_popup(self) -> None:
+        self.popup = None
 
     def force_stop(self, package: str) -> None:
         app = self.apps[package]

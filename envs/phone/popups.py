@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from mobilerl.envs.phone.app import Host
 from mobilerl.envs.phone.ui import Dialog
 from mobilerl.envs.phone.widgets import label, text_button
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.phone import Phone
 
 SYSTEM_UI, STORE = "com.android.systemui", "com.android.vending"
 PERMISSIONS = "com.android.permissioncontroller"
@@ -32,12 +29,12 @@ class Popup:
     accept: str = ""
     leads_to: str = ""
 
-    def dialog(self, phone: Phone) -> Dialog:
+    def dialog(self, phone: Host) -> Dialog:
         def decline() -> None:
-            phone.popup = None
+            phone.close_popup()
 
         def accept() -> None:
-            phone.popup = None
+            phone.close_popup()
             target = phone.app(self.leads_to) if self.leads_to else None
             phone.open((target or phone.launcher).package)
 

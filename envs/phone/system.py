@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from mobilerl.envs.phone.default_settings import DEFAULT_SETTINGS
 from mobilerl.envs.phone.display import Display, tablet_density
-from mobilerl.envs.phone.languages import ENGLISH, listed, locales_for
+from mobilerl.envs.phone.languages import ENGLISH, locales_for, parse_locales
 from mobilerl.envs.phone.languages.language import Language
 
 EPOCH = datetime(2023, 10, 15, 15, 34)
@@ -25,6 +27,15 @@ NIGHT_MODES = {"auto": "0", "no": "1", "yes": "2", "custom_schedule": "3"}
 
 LOCATION = (-122.084, 37.422)
 """Longitude and latitude in degrees at which an emulator starts."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A phone call. `state` is one of Android's call states (`telephony.IDLE` and so on)."""
+
+    number: str
+    state: int
+    outgoing: bool
 
 
 class System:
@@ -55,6 +66,11 @@ class System:
         self.held = 0
         """Quarter turns, counterclockwise, in which the phone is held."""
         self.awake = True
+        self.call: Call | None = None
+        self.calls: list[dict[str, Any]] = []
+        """The call log."""
+        self.notifications: dict[str, tuple[str, str]] = {}
+        """Title and text of what was posted, by its tag; unread messages are notifications of their own."""
 
     @property
     def rotation(self) -> int:
@@ -94,7 +110,7 @@ class System:
     @property
     def languages(self) -> tuple[Language, ...]:
         """The languages that can be chosen in Settings, the one that is shown first."""
-        known = listed(self.locales)
+        known = parse_locales(self.locales)
         return known if ENGLISH in known else (*known, ENGLISH)
 
     def t(self, english: str, /, **values: object) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mobilerl.envs.phone.app import Page
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.app import Host, Page
+from mobilerl.envs.phone.system import Call, System
 
 IDLE, RINGING, OFFHOOK = 0, 1, 2
 """Android's call states."""
@@ -18,37 +15,30 @@ CALL = "call"
 """Name of the panel that shows a call."""
 
 
-@dataclass(slots=True)
-class Call:
-    number: str
-    state: int
-    outgoing: bool
-
-
-def state(phone: Phone) -> int:
+def state(phone: System) -> int:
     return phone.call.state if phone.call is not None else IDLE
 
 
-def ring(phone: Phone, number: str) -> None:
+def ring(phone: Host, number: str) -> None:
     """Somebody calls. While there is a call they hear that the line is busy."""
     if phone.call is None:
         phone.call = Call(number, RINGING, outgoing=False)
         phone.show_panel(Page(CALL))
 
 
-def dial(phone: Phone, number: str) -> None:
+def dial(phone: Host, number: str) -> None:
     if phone.call is None:
         phone.call = Call(number, OFFHOOK, outgoing=True)
         phone.show_panel(Page(CALL))
 
 
-def answer(phone: Phone) -> None:
+def answer(phone: Host) -> None:
     if phone.call is not None:
         phone.call.state = OFFHOOK
         phone.changed()
 
 
-def hang_up(phone: Phone) -> None:
+def hang_up(phone: Host) -> None:
     """Ends or declines the call, and writes it into the log."""
     call, phone.call = phone.call, None
     if call is None:

@@ -150,16 +150,16 @@ def keyboard_height(height: float) -> int:
 
 def node_at(tree: Tree, x: float, y: float, long: bool = False) -> Node | None:
     """The topmost node of the focused window that takes a touch at (x, y) dp, or None."""
-    return _hit(tree.window, x, y, long)
+    return _find_hit(tree.window, x, y, long)
 
 
-def _hit(node: Node, x: float, y: float, long: bool) -> Node | None:
+def _find_hit(node: Node, x: float, y: float, long: bool) -> Node | None:
     left, top, right, bottom = node.bounds
     # A child never reaches outside its parent: the body's bounds are the viewport, so scrolled-away rows are out.
     if not (left <= x < right and top <= y < bottom) or not node.enabled:
         return None
     for child in reversed(node.children):
-        if (hit := _hit(child, x, y, long)) is not None:
+        if (hit := _find_hit(child, x, y, long)) is not None:
             return hit
     takes = node.on_long is not None if long else node.clickable
     return node if takes else None

@@ -125,7 +125,7 @@ def mark(
     return node
 
 
-def _toggled(row: Node, place: int, state: Node) -> Node:
+def _add_toggle(row: Node, place: int, state: Node) -> Node:
     """Puts a mark into a row that toggles it wherever it is tapped."""
     row.children.insert(place, state)
     row.checkable, row.checked = True, state.checked
@@ -135,16 +135,16 @@ def _toggled(row: Node, place: int, state: Node) -> Node:
 def switch_item(title: str, checked: bool, on_toggle: Handler, icon: str = "") -> Node:
     """A row whose whole width toggles the switch at its end."""
     row = item(title, on_tap=on_toggle, icon=icon)
-    return _toggled(row, len(row.children), mark("Switch", checked, (48, 28)))
+    return _add_toggle(row, len(row.children), mark("Switch", checked, (48, 28)))
 
 
 def check_item(title: str, checked: bool, on_toggle: Handler, subtitle: str = "") -> Node:
     """A row with a checkbox in front."""
-    return _toggled(item(title, subtitle, on_tap=on_toggle), 0, mark("CheckBox", checked))
+    return _add_toggle(item(title, subtitle, on_tap=on_toggle), 0, mark("CheckBox", checked))
 
 
 def radio_item(title: str, checked: bool, on_select: Handler) -> Node:
-    return _toggled(item(title, on_tap=on_select), 0, mark("RadioButton", checked))
+    return _add_toggle(item(title, on_tap=on_select), 0, mark("RadioButton", checked))
 
 
 def field(key: str, hint: str, lines: int = 1, password: bool = False) -> Node:

@@ -20,13 +20,13 @@ def dump(tree: Tree, package: str, scale: float, width: int, height: int, rotati
     return "".join(out)
 
 
-def _scaled(bounds: Bounds, scale: float) -> Bounds:
+def _scale(bounds: Bounds, scale: float) -> Bounds:
     left, top, right, bottom = bounds
     return round(left * scale), round(top * scale), round(right * scale), round(bottom * scale)
 
 
 def _node(node: Node, index: int, package: str, scale: float, clip: Bounds, out: list[str]) -> None:
-    x1, y1, x2, y2 = bounds = node.bounds if scale == 1 else _scaled(node.bounds, scale)
+    x1, y1, x2, y2 = bounds = node.bounds if scale == 1 else _scale(node.bounds, scale)
     left, top, right, bottom = clip
     if x1 < left or y1 < top or x2 > right or y2 > bottom:  # few nodes do, and this loop is the busiest of a step
         x1, y1, x2, y2 = bounds = (max(x1, left), max(y1, top), min(x2, right), min(y2, bottom))

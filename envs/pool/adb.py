@@ -63,7 +63,7 @@ class AdbDevice:
         """Puts an environment that `wrapper` makes from this one in its place."""
         self.env = wrapper(self.env)
 
-    async def booted(self) -> None:
+    async def wait_for_boot(self) -> None:
         """Waits until adb reaches the device and it has booted. The caller sets the deadline."""
         while not await asyncio.to_thread(self._has_booted):
             await asyncio.sleep(BOOT_POLL_S)
@@ -78,7 +78,7 @@ class AdbDevice:
             if self.console is None:
                 raise InfraError(f"{self.transport.serial}: has no console to load a snapshot through")
             await asyncio.to_thread(self.console.command, f"avd snapshot load {SNAPSHOT}")
-            await self.booted()
+            await self.wait_for_boot()
         return self.reset != "fresh"
 
     def _clear_apps(self) -> None:
@@ -143,13 +143,13 @@ class AdbProvider:
         device_id = serial if generation == 0 else f"{serial}.{generation}"
         device = AdbDevice(device_id, self.server.transport(serial), self.make_env, self.reset)
         await asyncio.to_thread(device.transport.connect)
-        await device.booted()
+        await device.wait_for_boot()
         return device
 
     def name(self, number: int) -> str:
         return self.serials[number]
 
-    async def returned(self, number: int) -> None:
+    async def wait_for_return(self, number: int) -> None:
         """Waits forever if the device can be reached all the time: then something else is wrong with it."""
         transport, away = self.server.transport(self.serials[number]), False
         while not (answers := await asyncio.to_thread(_answers, transport)) or not away:

@@ -24,8 +24,8 @@ class FixedDevices:
             raise ValueError("a collector needs at least one device, and devices need different device_ids")
         self.envs = tuple(envs)
         self.capacity = len(envs)
-        self.changed: Callable[[], None] = lambda: None
-        self.happened: Callable[[DeviceEvent], None] = lambda event: None
+        self._changed: Callable[[], None] = lambda: None
+        self._happened: Callable[[DeviceEvent], None] = lambda event: None
         self._free = {env.device_id: env for env in envs}
         self._watches = {env.device_id: Watch("ready") for env in envs}
         self._faults: Counter[str] = Counter()
@@ -33,6 +33,12 @@ class FixedDevices:
         """Reason of each device's last fault."""
         self._failed: dict[str, float] = {}
         """When the devices whose last episode failed first did so."""
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def on_event(self, happened: Callable[[DeviceEvent], None]) -> None:
+        self._happened = happened
 
     async def start(self) -> None:
         """Does nothing: the devices need no start."""
@@ -63,10 +69,10 @@ class FixedDevices:
             self._reasons[env.device_id] = error
             if env.device_id not in self._failed:
                 self._failed[env.device_id] = time.monotonic()
-                self.happened(DeviceEvent(env.device_id, "failed", error))
+                self._happened(DeviceEvent(env.device_id, "failed", error))
         elif env.device_id in self._failed:
             away_s = time.monotonic() - self._failed.pop(env.device_id)
-            self.happened(DeviceEvent(env.device_id, "back", seconds=away_s))
+            self._happened(DeviceEvent(env.device_id, "back", seconds=away_s))
 
     def report(self) -> list[DeviceReport]:
         return [

@@ -50,7 +50,7 @@ class Provider(Protocol):
     async def discard(self, number: int, failed: bool = True) -> None:
         """Removes what an unfinished `create` for this place left behind. `failed` as in `destroy`."""
 
-    async def returned(self, number: int) -> None:
+    async def wait_for_return(self, number: int) -> None:
         """Waits until the device of a place, which could not be reached, can be reached; may wait forever."""
 
     async def close(self) -> None:

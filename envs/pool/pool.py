@@ -61,8 +61,8 @@ class DevicePool:
         self.provider, self.settings = provider, settings
         self.capacity = settings.leases
         self.failure: Exception | None = None
-        self.changed: Callable[[], None] = lambda: None
-        self.happened: Callable[[DeviceEvent], None] = lambda event: None
+        self._changed: Callable[[], None] = lambda: None
+        self._happened: Callable[[DeviceEvent], None] = lambda event: None
         self.counts: Counter[str] = Counter()
         self._places = [Place(i, provider.name(i)) for i in range(settings.leases + settings.spares)]
         self._tending: list[asyncio.Task[None]] = []
@@ -70,6 +70,12 @@ class DevicePool:
         """When a device was last known to work."""
         self._settled = asyncio.Event()
         """Set when the first device is ready, or all have failed."""
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def on_event(self, happened: Callable[[DeviceEvent], None]) -> None:
+        self._happened = happened
 
     async def start(self) -> None:
         """Returns when the first device is ready; the others follow. Cleans up before it raises."""
@@ -100,7 +106,7 @@ class DevicePool:
                 ends = await asyncio.gather(*work, return_exceptions=True)
         finally:
             self._tending = []
-            await self._bounded(self.provider.close(), "closing")
+            await self._run_bounded(self.provider.close(), "closing")
         if mistakes := [end for end in ends if end is not None]:
             raise mistakes[0]
 
@@ -137,11 +143,11 @@ class DevicePool:
                 self.counts["created"] += 1
                 ending = await self._serve(place, place.device)
             except InfraError as error:
-                self._failed(place, str(error))
+                self._record_failure(place, str(error))
             place.state, place.out = State.STARTING, ending == "replaced"
             self.counts[ending] += place.device is not None
             if not place.expected:
-                self.changed()  # a caller that waited for this place may now take a device that it wanted to avoid
+                self._changed()  # a caller that waited for this place may now take a device that it wanted to avoid
             await self._destroy(place, failed=ending == "replaced")
             place.generation += 1
             if all(p.generation for p in self._places):
@@ -160,7 +166,7 @@ class DevicePool:
             self._worked = _now()
             place.state = State.REFRESHING
             if error:
-                self._failed(place, error)
+                self._record_failure(place, error)
                 if place.failures >= settings.max_failures:
                     return "replaced"
             async with _deadline(settings.refresh_s, "refreshing it"):
@@ -177,7 +183,7 @@ class DevicePool:
         place.state, place.since = State.READY, _now()
         self._worked = place.since
         if place.out and place.failed is not None:
-            self.happened(
+            self._happened(
                 DeviceEvent(
                     place.name, "replaced" if self.provider.replaces else "back", seconds=place.since - place.failed
                 )
@@ -185,7 +191,7 @@ class DevicePool:
             place.failed = None
         place.out = False
         self._settled.set()
-        self.changed()
+        self._changed()
 
     async def _lease(self, place: Place, device: PooledDevice) -> str:
         """Waits for a lease and for its end. Returns what failed in the episode, or ""."""
@@ -215,14 +221,14 @@ class DevicePool:
         if not health.ok:
             raise InfraError(f"{device.env.device_id}: {health.reason}")
 
-    def _failed(self, place: Place, reason: str) -> None:
+    def _record_failure(self, place: Place, reason: str) -> None:
         place.failures += 1
         place.faults += 1
         place.reason = reason
         self.counts["failures"] += 1
         if place.failed is None:
             place.failed = _now()
-            self.happened(DeviceEvent(place.name, "failed", reason))
+            self._happened(DeviceEvent(place.name, "failed", reason))
         log.info("device %s: failure %d in a row: %s", place.device_id or place.number, place.failures, reason)
 
     async def _quarantine(self, place: Place) -> None:
@@ -233,21 +239,21 @@ class DevicePool:
         if not working and _now() - self._worked > settings.give_up_s and self.failure is None:
             said = f"no device has worked for {settings.give_up_s:g} s; the last said: {place.reason}"
             self.failure = InfraError(said)
-            self.changed()
+            self._changed()
         beyond = min(place.failures - settings.max_failures, MOST_DOUBLINGS)
         longest_s = min(settings.quarantine_s * 2**beyond, settings.quarantine_max_s)
         if not beyond:
-            self.happened(DeviceEvent(place.name, "quarantined", place.reason, longest_s))
+            self._happened(DeviceEvent(place.name, "quarantined", place.reason, longest_s))
         with suppress(TimeoutError):
             async with asyncio.timeout(longest_s):
-                await self.provider.returned(place.number)
+                await self.provider.wait_for_return(place.number)
 
     async def _destroy(self, place: Place, failed: bool) -> None:
         device, place.device = place.device, None
         work = device.destroy(failed) if device is not None else self.provider.discard(place.number, failed)
-        await self._bounded(work, f"destroying device {place.number}")
+        await self._run_bounded(work, f"destroying device {place.number}")
 
-    async def _bounded(self, work: Awaitable[None], what: str) -> None:
+    async def _run_bounded(self, work: Awaitable[None], what: str) -> None:
         """Cleaning up must neither hang nor raise: containers left behind are found by their label next time."""
         try:
             async with _deadline(self.settings.refresh_s, what):
@@ -260,7 +266,7 @@ class DevicePool:
         if not tending.cancelled() and (error := tending.exception()) is not None:
             self.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
             self._settled.set()
-            self.changed()
+            self._changed()
 
     def _in(self, state: State) -> int:
         return sum(place.state is state for place in self._places)

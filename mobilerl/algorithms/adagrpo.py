@@ -44,7 +44,7 @@ class AdaGRPO(GroupAlgorithm):
         lengths = [len(t.steps) for t in group.trajectories]
         index = torch.zeros(len(lengths), dtype=torch.long)
         raw = _rewards(group)
-        reward = _shaped(group) if self.settings.spa else raw
+        reward = _shape_rewards(group) if self.settings.spa else raw
         normalize_std = self.settings.normalize_std
         advantage = group_relative(reward, index, normalize_std)
         steps = advantage.repeat_interleave(torch.tensor(lengths, dtype=torch.long))
@@ -56,7 +56,7 @@ class AdaGRPO(GroupAlgorithm):
     def add(self, groups: Sequence[Group], iteration: int) -> None:
         super().add(groups, iteration)
         if self.settings.spa:
-            pairs = (zip(g.trajectories, _shaped(g).tolist(), strict=True) for g in groups)
+            pairs = (zip(g.trajectories, _shape_rewards(g).tolist(), strict=True) for g in groups)
             self._shaped_rewards = {t.id: reward for group in pairs for t, reward in group}
         if self.replay is None:
             return
@@ -65,11 +65,11 @@ class AdaGRPO(GroupAlgorithm):
         advantages = [fmean(self._advantages[t.id]) for t in trajectories]
         self.replay.insert(trajectories, advantages, iteration, rarities)
 
-    def prepared(self, batch: list[TrainingSample]) -> list[TrainingSample]:
+    def prepare_batch(self, batch: list[TrainingSample]) -> list[TrainingSample]:
         if self.settings.replay.ratio != "current":
             return batch
         fresh = [s for s in batch if not s.replayed]
-        return fresh + self.rescored([s for s in batch if s.replayed])
+        return fresh + self.rescore([s for s in batch if s.replayed])
 
     def shaped_rewards(self) -> Mapping[str, float]:
         return self._shaped_rewards
@@ -89,7 +89,7 @@ def _rewards(group: Group) -> Tensor:
     return torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
 
 
-def _shaped(group: Group) -> Tensor:
+def _shape_rewards(group: Group) -> Tensor:
     """Rewards of a group after the shortest-path adjustment."""
     lengths = torch.tensor([len(t.steps) for t in group.trajectories], dtype=torch.long)
     return shortest_path_adjustment(_rewards(group), lengths, torch.zeros_like(lengths))

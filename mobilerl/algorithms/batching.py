@@ -46,10 +46,10 @@ def mini_batches(
         before += len(samples)
     for part in parts:
         if part:
-            yield part + (_replayed(part, replay, rng, aggregation) if replay else [])
+            yield part + (_draw_replayed(part, replay, rng, aggregation) if replay else [])
 
 
-def _replayed(
+def _draw_replayed(
     part: Sequence[TrainingSample], replay: AdaptivePositiveReplay, rng: random.Random, aggregation: Aggregation
 ) -> list[TrainingSample]:
     """Draws the replayed samples that go with a mini-batch's fresh ones."""

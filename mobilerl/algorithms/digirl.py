@@ -11,7 +11,7 @@ from torch import Tensor
 from mobilerl.algorithms.advantages import doubly_robust_step, instruction_advantage, keep_steps, keep_trajectories
 from mobilerl.algorithms.base import Resources
 from mobilerl.algorithms.buffered import BufferedAlgorithm
-from mobilerl.algorithms.critics import Encoder, ValueTrainer, seeded
+from mobilerl.algorithms.critics import Encoder, ValueTrainer, seed_torch
 from mobilerl.algorithms.objectives import imitation
 from mobilerl.algorithms.replay import CircularReplay
 from mobilerl.algorithms.values import InstructionValue, StepValue
@@ -33,7 +33,7 @@ class DigiRL(BufferedAlgorithm):
         self.objective = imitation
         self._encoder = Encoder(resources.features())
         size = self._encoder.size
-        with seeded(resources.seed):
+        with seed_torch(resources.seed):
             self._step = ValueTrainer(StepValue(3 * size, size), settings.critic)
             self._instruction = ValueTrainer(InstructionValue(size), settings.critic)
         self._learned = {"encoder": self._encoder, "step": self._step, "instruction": self._instruction}

@@ -13,7 +13,7 @@ from torch import Tensor
 from mobilerl.algorithms.advantages import distrl_reward, keep_highest, monte_carlo_return, retrace_target, td_error
 from mobilerl.algorithms.base import Resources
 from mobilerl.algorithms.buffered import BufferedAlgorithm
-from mobilerl.algorithms.critics import Encoded, Encoder, ValueTrainer, seeded
+from mobilerl.algorithms.critics import Encoded, Encoder, ValueTrainer, seed_torch
 from mobilerl.algorithms.losses.tokens import safe_exp
 from mobilerl.algorithms.objectives import aride
 from mobilerl.algorithms.replay import PrioritizedReplay, PriorityTerms
@@ -56,7 +56,7 @@ class DistRL(BufferedAlgorithm):
         self._scorer = resources.scorer
         self._encoder = Encoder(resources.features())
         size = self._encoder.size
-        with seeded(resources.seed):
+        with seed_torch(resources.seed):
             self._state = ValueTrainer(StepValue(3 * size, size), settings.critic)
             self._trajectory = ValueTrainer(StepValue(3 * size, size), settings.critic)
         self._learned = {"encoder": self._encoder, "state": self._state, "trajectory": self._trajectory}

@@ -64,16 +64,16 @@ class GroupAlgorithm(Algorithm):
         fresh = self._with_ref_logprobs(self._with_old_logprobs(self._fresh))
         for _ in range(self.settings.epochs):
             for batch in mini_batches(fresh, self.replay, self._resources.mini_batch_size, rng, self.aggregation):
-                yield self._with_ref_logprobs(self.prepared(batch))
+                yield self._with_ref_logprobs(self.prepare_batch(batch))
 
-    def prepared(self, batch: list[TrainingSample]) -> list[TrainingSample]:
+    def prepare_batch(self, batch: list[TrainingSample]) -> list[TrainingSample]:
         """Hook to change a mini-batch before it is learned from."""
         return batch
 
     def _with_old_logprobs(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        return self.rescored(samples) if self.settings.loss.recompute_old_logprobs else samples
+        return self.rescore(samples) if self.settings.loss.recompute_old_logprobs else samples
 
-    def rescored(self, samples: list[TrainingSample]) -> list[TrainingSample]:
+    def rescore(self, samples: list[TrainingSample]) -> list[TrainingSample]:
         """The samples with `old_logprobs` recomputed under the current weights."""
         scores = self._resources.scorer.logprobs(samples) if samples else []
         return [replace(s, old_logprobs=logp) for s, logp in zip(samples, scores, strict=True)]

@@ -60,16 +60,16 @@ def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Obj
 
 def with_rollout_gap(objective: Objective) -> Objective:
     """Adds metrics of the gap between rollout and trainer: the largest difference between the probabilities of a token,
-    and sums of k3 and -log p, from which `learn` computes `rollout_k3` and `entropy`.
+    and sums of k3 and -log p, from which `learn` computes `rollout_k3` and `neg_logp`.
 
     They are only meaningful while the weights are those of the rollout: for the first optimizer step of an iteration
     and samples of the current version.
     """
 
-    def measured(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+    def measure(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
         loss, metrics = objective(micro)
         with torch.no_grad():
-            fresh = micro.mask.bool() & ~micro.older.unsqueeze(1)
+            fresh = micro.mask.bool() & ~micro.off_policy.unsqueeze(1)
             gap = (micro.logp.exp() - micro.rollout_logp.exp()).abs()
             sums = {
                 PROB_DIFF: gap.masked_fill(~fresh, 0.0).max(),
@@ -79,4 +79,4 @@ def with_rollout_gap(objective: Objective) -> Objective:
             }
         return loss, {**metrics, **sums}
 
-    return measured
+    return measure

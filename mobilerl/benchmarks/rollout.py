@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mobilerl.envs.base import Action, Health, Observation, StepResult, Tap, Task
-from mobilerl.policy.actor import Decision, scripted
+from mobilerl.policy.actor import Decision, make_decision
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 
@@ -90,7 +90,7 @@ class FixedLatency:
 
     async def decide(self, task: Task, turns: Sequence, observation: Observation, screen: object, key: str) -> Decision:
         await asyncio.sleep(self._seconds)
-        return scripted(Tap(1, 1))
+        return make_decision(Tap(1, 1))
 
 
 TASK = Task("bench/0", "Bench", "work", {}, 0, 1000, "bench")

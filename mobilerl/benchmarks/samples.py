@@ -44,7 +44,7 @@ def expert_rows(model: Path, count: int) -> list[TrainingSample]:
 
 def rows_of(env: PhoneEnv, codec: Codec) -> Iterator[TrainingSample]:
     """Yields samples of experts on `env` endlessly, without rollout log-probabilities."""
-    context = make_context(AgentSection())
+    context = make_context(AgentSection(grounding="mark", screen_style="marks", layout="compact"))
     for number, steps in enumerate(episodes(env)):
         made = tuple(_step(step, context, codec) for step in steps)
         yield from Trajectory(f"t{number}", steps[0].task, made, 1.0, Status.FINISHED, "bench").samples()

@@ -26,6 +26,7 @@ from mobilerl.cli import (
     pages,
     phone,
     push,
+    replay,
     settings,
     sft,
     train,
@@ -39,13 +40,29 @@ from mobilerl.envs.plugins import PluginError
 from mobilerl.records.engine import EngineError
 from mobilerl.system.networks import bypass_proxies_for_loopback
 from mobilerl.system.terminal import make_logging_safe, printable, say
-from mobilerl.train.checkpoint import CheckpointError
-from mobilerl.train.interrupt import Stopped
-from mobilerl.train.skipping import NotFinite
-from mobilerl.train.workers import WorkerError
+from mobilerl.training.checkpoint import CheckpointError
+from mobilerl.training.interrupt import Stopped
+from mobilerl.training.skipping import NotFinite
+from mobilerl.training.workers import WorkerError
 
 COMMANDS = (
-    *(demo, whole_run, sft, train, pages, evaluate, phone, fleet, view, push, doctor, bench, settings, completion),
+    *(
+        demo,
+        whole_run,
+        sft,
+        train,
+        pages,
+        evaluate,
+        phone,
+        fleet,
+        view,
+        push,
+        replay,
+        doctor,
+        bench,
+        settings,
+        completion,
+    ),
 )
 BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from mobilerl.cli.evaluation_recipe import evaluation_recipe
 from mobilerl.cli.options import add_config
-from mobilerl.suites.base import eval_commands
-from mobilerl.suites.command import EvalCommand
+from mobilerl.suites.command import EvalCommand, eval_commands
 from mobilerl.system.terminal import say
-from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
+from mobilerl.training.interrupt import Stopped, interrupts_as_stopped, resume_command
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:

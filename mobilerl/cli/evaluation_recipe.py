@@ -29,26 +29,27 @@ def evaluation_recipe(args: argparse.Namespace, settings: Sequence[str], default
     load = partial(load_recipe, args.config, command=settings_command(args.suite))
     flags, _ = parse_flags(settings)  # `load_recipe` below reports mistakes, together with those of the file
     given = sorted(f"--{name}.{key}" for name, section in flags.items() if isinstance(section, dict) for key in section)
+    without: list[str] = [] if args.config else ["--engine.max_pixels=null"]  # the model's own limit
     saved = None
     if args.agent == "policy" and args.model and not is_server(args.model):
         args.model = str(find_model(args.model))  # only once, since the run may save a newer checkpoint at any time
         saved = read_agent(args.model)
     if saved is None:
-        base = [] if args.config else [word for word in defaults if word.split("=")[0] not in given]
-        return _published(args, settings, base) or load(settings, base)
+        base = without + ([] if args.config else [word for word in defaults if word.split("=")[0] not in given])
+        return _load_published(args, settings, base) or load(settings, base)
     ours = ", ".join(flag for flag in given if flag.startswith("--agent."))
     say(f"agent settings from the checkpoint{f'; from the command line: {ours}' if ours else ''}")
     own = given
     if args.config and "deadline_s" in load_recipe(args.config, ()).agent.model_fields_set:
         own = [*given, "--agent.deadline_s"]  # it depends on the devices and not on the policy
-    recipe = load(settings, _saved_flags(saved, own))
+    recipe = load(settings, without + _saved_flags(saved, own))
     cap = (image_settings(source(args.model, *PROCESSOR_FILES)) or {}).get(MAX_PIXELS)
     if cap is None or ("--engine.max_pixels" in given and recipe.engine.max_pixels):
         return recipe
     return recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"max_pixels": cap})})
 
 
-def _published(args: argparse.Namespace, settings: Sequence[str], base: Sequence[str]) -> Recipe | None:
+def _load_published(args: argparse.Namespace, settings: Sequence[str], base: Sequence[str]) -> Recipe | None:
     """The recipe for a published model in its own format, without MobileRL's settings; None for other models."""
     from mobilerl.eval.policies import MOBILERL_SETTINGS
     from mobilerl.policy.formats.choice import published_name, with_format

@@ -26,12 +26,12 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         parents=[common],
         allow_abbrev=False,
         help="devices as Docker containers",
-        epilog="settings of the recipe can be given as well: --phone.count 16 --fleet.image mobilerl-phone",
+        epilog="settings of the recipe can be given as well: --fleet.count 16 --fleet.image mobilerl-phone",
     )
     parser.add_argument(
         "what",
         choices=("up", "status", "down"),
-        help="up: start phone.count devices and leave them running; status: list every device; "
+        help="up: start fleet.count devices and leave them running; status: list every device; "
         "down: remove the devices of fleet.name",
     )
     add_config(parser)
@@ -59,7 +59,7 @@ def up(recipe: Recipe, console: Console) -> int:
     console.print(f"{len(started)} started" + ("; train on them with:" if serials else ""))
     if serials:
         named = ",".join(f'"{s}"' for s in serials)
-        flags = f"--fleet.type adb --fleet.serials '[{named}]' --phone.count {len(serials)}"
+        flags = f"--fleet.type adb --fleet.serials '[{named}]' --fleet.count {len(serials)}"
         console.print(f"  {flags}", markup=False, soft_wrap=True)
     return 1 if failed else 0
 
@@ -76,14 +76,14 @@ async def _start_missing(recipe: Recipe) -> tuple[list[str], list[str], list[str
     provider = docker_provider(recipe, owner=DETACHED, claim=claim)
     await provider.open()
     try:
-        listed = await asyncio.to_thread(provider.listed)
+        listed = await asyncio.to_thread(provider.list_containers)
         if others := sorted({c.owner for c in listed if c.owner != provider.owner}):
             raise ConfigError(
                 f"the fleet {name} has containers of a run ({', '.join(others)}): set another --fleet.name, or, when "
                 f"that run has ended, remove them with `mobilerl fleet down --fleet.name {name}`"
             )
         running = [c for c in listed if c.running]
-        missing = sorted(set(range(recipe.phone.count)) - {c.place for c in running})
+        missing = sorted(set(range(recipe.fleet.count)) - {c.place for c in running})
         starting = (_start(provider, place, recipe.fleet.boot_s) for place in missing)
         # Wait for all of them, since none may still be starting when this ends.
         ends = await asyncio.gather(*starting, return_exceptions=True)
@@ -114,7 +114,7 @@ def status(recipe: Recipe, console: Console) -> int:
     """Prints the containers of all fleets on the recipe's engines."""
     table = make_table("fleet", "device", "state", "owner", "adb", "engine", "image", whole="adb")
     with engines(recipe) as found:
-        containers = [c for engine in found for c in engine.listed(everything=True)]
+        containers = [c for engine in found for c in engine.list_containers(everything=True)]
     for c in containers:
         table.add_row(c.fleet, str(c.place), c.state, c.owner, c.serial or "--", c.engine or "local", c.image)
     console.print(table)

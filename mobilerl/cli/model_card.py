@@ -17,7 +17,7 @@ from mobilerl.eval.report import percent
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.models.hub_names import is_hub_id
 from mobilerl.policy.formats.choice import published_name
-from mobilerl.suites.base import eval_commands
+from mobilerl.suites.command import eval_commands
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.viewer.evaluations import evaluations_of
 
@@ -38,7 +38,7 @@ def write_card(run_dir: Path, folder: Path, name: str, base: str, license_id: st
     lines += _results(evaluations, folder)
     if recipe is not None:
         lines += ["## Training", "", "Settings that differ from the defaults:", ""]
-        lines += [*(f"- `{key}`: {_shown(value)}" for key, value in published.settings(recipe).items()), ""]
+        lines += [*(f"- `{key}`: {_format_value(value)}" for key, value in published.settings(recipe).items()), ""]
     write_atomic(folder / CARD, "\n".join(lines).encode())
 
 
@@ -94,14 +94,14 @@ def _results(evaluations: Sequence[Mapping[str, Any]], folder: Path) -> Iterator
     yield ""
     for e in evaluations:
         yield from (f"### Protocol of {e['name']}", "")
-        yield from (f"- {key}: {_shown(value)}" for key, value in published.protocol(e["protocol"]).items())
+        yield from (f"- {key}: {_format_value(value)}" for key, value in published.protocol(e["protocol"]).items())
         yield ""
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value as JSON, lists as words."""
     if isinstance(value, Mapping):
         return json.dumps(value)
     if isinstance(value, list):
-        return ", ".join(map(_shown, value)) or "none"
+        return ", ".join(map(_format_value, value)) or "none"
     return value if isinstance(value, str) else json.dumps(value)

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     check_given(args.config, "pages")
     from mobilerl.models.hub import with_local_model
     from mobilerl.reachagent.run import run as reachagent
-    from mobilerl.train.run_dir import with_checkpoints_agent
+    from mobilerl.training.run_dir import with_checkpoints_agent
 
     recipe = with_local_model(load_recipe(args.config, settings, command="pages"))
     reachagent(with_checkpoints_agent(recipe, settings), args.run_dir)

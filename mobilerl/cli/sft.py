@@ -9,7 +9,7 @@ from pathlib import Path
 from mobilerl.cli.options import add_config
 from mobilerl.config import load_recipe
 from mobilerl.config.packaged import check_given
-from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
+from mobilerl.training.interrupt import Stopped, interrupts_as_stopped, resume_command
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     stages = (args.stage,) if args.stage else (1, 2)
     from mobilerl.models.hub import with_local_model
     from mobilerl.sft.checks import dry_run_sft
-    from mobilerl.train.dry_run import check_writable
+    from mobilerl.training.dry_run import check_writable
 
     recipe = with_local_model(recipe)
     if args.dry_run:

@@ -10,7 +10,7 @@ from mobilerl.cli.options import add_config
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.config.flags import read_flags
 from mobilerl.config.packaged import check_given
-from mobilerl.train.interrupt import Stopped, interrupts_as_stopped, resume_command
+from mobilerl.training.interrupt import Stopped, interrupts_as_stopped, resume_command
 
 
 def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -> None:
@@ -38,14 +38,14 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
         recipe = recipe.model_copy(update={"model": ""})  # that of the run, whatever the recipe now says
     elif not recipe.model:
         raise ConfigError("--model is missing, the checkpoint to start from; make one with `mobilerl sft --config sft`")
-    from mobilerl.train.dry_run import check, dry_run
-    from mobilerl.train.run import Run
+    from mobilerl.training.dry_run import check, dry_run
+    from mobilerl.training.run import Run
 
     opened = Run.open(recipe, args.run_dir, args.resume, settings)
     if args.dry_run:
         return dry_run(opened)
     check(opened)
-    from mobilerl.train.online import train
+    from mobilerl.training.online import train
 
     try:
         with interrupts_as_stopped():

@@ -7,6 +7,7 @@ from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.flags import ConfigError
 from mobilerl.config.judge import JudgeSection
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, FormatName, VllmSection
+from mobilerl.config.optimizer import OptimizerSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.reading import load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
@@ -36,6 +37,7 @@ __all__ = [
     "GeneratedSuiteSection",
     "InstructionsSuiteSection",
     "JudgeSection",
+    "OptimizerSection",
     "PagesSection",
     "PhoneSection",
     "PhoneSuiteSection",

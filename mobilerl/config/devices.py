@@ -6,20 +6,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from mobilerl.config.marks import RESUMABLE, NotWith, OnlyWith
+from mobilerl.config.marks import EVALUATIONS, NotWith, OnlyWith, UsedBy
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Variable
 
 DRAWN = OnlyWith({"fleet.type": ("embedded", "docker")})
 POPULATED = NotWith("suite.type", ("androidworld", "instructions"))
 DOCKER, ADB = OnlyWith({"fleet.type": ("docker",)}), OnlyWith({"fleet.type": ("adb",)})
 FLEET = OnlyWith({"fleet.type": ("docker", "adb")})
+COUNTED = UsedBy(("train", "sft", "pages", "fleet", *EVALUATIONS))
 
 
 class PhoneSection(Section):
     """The phones that episodes run on."""
 
-    count: Annotated[Positive, RESUMABLE] = 64
-    """Number of phones used at once, which is also the largest batch of one generation call."""
     width: Annotated[int, Field(ge=180, le=2160), DRAWN] = 360
     """Screen width of an embedded phone, in pixels."""
     height: Annotated[int, Field(ge=360, le=4320), DRAWN] = 720
@@ -52,6 +51,8 @@ class FleetSection(Section):
     type: Literal["embedded", "docker", "adb"] = "embedded"
     """Type of devices: `embedded` phones in this process, `docker` containers that the run starts and removes, or the
     `adb` devices named in `serials`."""
+    count: Annotated[Positive, COUNTED] = 16
+    """Number of devices used at once, which is also the largest batch of one generation call."""
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"), DOCKER] = "mobilerl"
     """Name of the fleet, stored as a label of its containers."""
     image: Annotated[str, DOCKER] = "mobilerl-phone"
@@ -81,7 +82,7 @@ class FleetSection(Section):
     snapshot `default_boot` through the emulator console (port 5554 of the container), `fresh` starts a new container.
     The last two need type = "docker"."""
     spares: Annotated[Count, FLEET] = 2
-    """Number of devices beyond `phone.count` that are used while others are reset."""
+    """Number of devices beyond `fleet.count` that are used while others are reset."""
     boot_s: Annotated[Rate, FLEET] = 120.0
     """Maximum time from starting a device to its first use."""
     refresh_s: ClassVar[float] = 60.0

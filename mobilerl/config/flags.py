@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from mobilerl.config.marks import NotWith, OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import modern_flags
+from mobilerl.config.renamed import new_name
 
 MOST_CHOICES = 8
 """Maximum number of choices shown as a flag's placeholder; longer lists are shown in its help."""
@@ -163,7 +163,7 @@ def parse_flags(overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     add_flags(parser)
     for action in parser._actions:  # argparse would end at the first flag without a value
         action.nargs, action.const = "?", MISSING
-    values, unknown = parser.parse_known_args(modern_flags(overrides))
+    values, unknown = parser.parse_known_args(overrides)
     mistakes = _unknown_flags(unknown, list(parser._option_string_actions))
     data: dict[str, Any] = {}
     for name, value in vars(values).items():
@@ -185,6 +185,8 @@ def _unknown_flags(words: Sequence[str], known: Sequence[str]) -> list[str]:
         if not flag.startswith("--"):
             if not before.startswith("--"):  # else it is the value of an unknown flag
                 mistakes.append(f"command line: {quote(flag)} belongs to no flag")
+        elif new := new_name(flag.removeprefix("--")):
+            mistakes.append(f"{flag} is called --{new} now")
         elif inside := [option for option in known if option.startswith(f"{flag}.")]:
             mistakes.append(f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}")
         else:

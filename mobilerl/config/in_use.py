@@ -39,14 +39,27 @@ def without_unused(recipe: Recipe) -> dict[str, Any]:
 
 def is_read_by(name: str, under: Tables, command: str) -> bool:
     """Whether the command reads the setting at all."""
-    marks = (mark for info, _ in _path(name, under) for mark in info.metadata)
-    return all(command in mark.commands for mark in marks if isinstance(mark, UsedBy))
+    mark = _commands_of(name, under)
+    return mark is None or command in mark.commands
+
+
+def _commands_of(name: str, under: Tables) -> UsedBy | None:
+    """The mark nearest to the setting that says which commands read it; None if all do."""
+    marks = [mark for info in info_of(name, under) for mark in info.metadata if isinstance(mark, UsedBy)]
+    return marks[-1] if marks else None
 
 
 def is_union(name: str, under: Tables) -> bool:
     """Whether a section has a `type` that says which settings it has."""
     infos = info_of(name, under)
     return bool(infos) and len(members(infos[-1].annotation)) > 1
+
+
+def shared_settings(name: str, under: Tables) -> set[str]:
+    """Keys of a section with a `type` that every type has from a common base class, with its default."""
+    kinds = members(info_of(name, under)[-1].annotation)
+    bases = set.intersection(*({base for base in kind.__mro__ if issubclass(base, BaseModel)} for kind in kinds))
+    return {key for base in bases for key, info in base.model_fields.items() if not info.is_required()}
 
 
 def names(tables: Tables, prefix: str = "") -> Iterator[str]:
@@ -102,9 +115,10 @@ def _section(info: FieldInfo, table: Any) -> type[BaseModel] | None:
 
 def _why(name: str, under: Tables, command: str = "", as_flags: bool = False) -> str:
     """Why a setting has no effect, and the fix; "" if it has one."""
+    commands = _commands_of(name, under)
+    if commands and command and command not in commands.commands:
+        return f"{commands}, not for `mobilerl {command}`; leave it out"
     for mark in (mark for info in info_of(name, under) for mark in info.metadata):
-        if isinstance(mark, UsedBy) and command and command not in mark.commands:
-            return f"{mark}, not for `mobilerl {command}`; leave it out"
         if isinstance(mark, NotWith) and accepts(mark.values, value_of(mark.setting, under)):
             return f"{mark}; leave it out"
         if isinstance(mark, OnlyWith) and name not in mark.any_of and _applies(mark, under, command):

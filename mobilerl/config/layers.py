@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl.config.flags import NULL, ConfigError, quote
-from mobilerl.config.in_use import is_union
+from mobilerl.config.in_use import is_union, shared_settings
 from mobilerl.config.packaged import find_recipe
-from mobilerl.config.renamed import modern_tables
 from mobilerl.envs.text_files import read_text
 
 Layers = dict[str, dict[str, Any]]
@@ -77,7 +76,8 @@ def _extended(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
 def overlay(
     base: dict[str, Any], over: dict[str, Any], prefix: str = "", root: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """`over` on top of `base`. A section of another type, such as another algorithm, replaces the one below.
+    """`over` on top of `base`. A section of another type, such as another algorithm, replaces the one below but for
+    what all types share, such as the optimizer's settings.
 
     `base` is the section of `root` (by default `base` itself) whose name and a dot are `prefix`.
     """
@@ -86,7 +86,10 @@ def overlay(
         below, name = together.get(key), f"{prefix}{key}"
         if isinstance(value, dict) and isinstance(below, dict):
             changed = value.get("type", below.get("type")) != below.get("type")
-            together[key] = value if changed and is_union(name, root) else overlay(below, value, f"{name}.", root)
+            if changed and is_union(name, root):
+                shared = shared_settings(name, root)
+                below = {kept: below[kept] for kept in below if kept in shared}
+            together[key] = overlay(below, value, f"{name}.", root)
         else:
             together[key] = value
     return together
@@ -95,7 +98,7 @@ def overlay(
 def _read_toml(path: Path) -> dict[str, Any]:
     """Returns the content of the file; paths of what is beside it become absolute."""
     try:
-        data = modern_tables(replace_values(tomllib.loads(read_text(path)), NULL, None), str(path))
+        data = replace_values(tomllib.loads(read_text(path)), NULL, None)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # also for another encoding

@@ -12,6 +12,8 @@ ANY: tuple[Any, ...] = ()
 """Accepted values of `OnlyWith` and `NotWith`: anything but empty, 0, false and null."""
 EVAL_PLUGIN = "eval PLUGIN"
 """Evaluation on a suite of an installed package, as a command of `UsedBy`."""
+EVALUATIONS = ("eval sim", "eval generated", "eval instructions", "eval androidworld", EVAL_PLUGIN)
+"""All evaluations, as commands of `UsedBy`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,8 @@ class NotWith:
 
 @dataclass(frozen=True)
 class UsedBy:
-    """The commands that read a section, as in `train` and `eval sim`. A recipe may hold sections of other commands."""
+    """The commands that read a section or setting, as in `train` and `eval sim`; a setting's own mark replaces
+    that of its section. A recipe may hold sections of other commands."""
 
     commands: tuple[str, ...]
 

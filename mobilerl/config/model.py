@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import model_validator
 
 from mobilerl.config.marks import RESUMABLE, OnlyWith, UsedBy
-from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
+from mobilerl.config.types import Count, Positive, Rate, Section, Share
 
 FormatName = Literal[
     "mobilerl",
@@ -27,7 +27,8 @@ FormatName = Literal[
 """Formats of prompts, coordinates and responses: mobilerl's own and those of published models (docs/models.md)."""
 
 OURS = OnlyWith({"agent.format": ("mobilerl", None)})
-LOCAL = OnlyWith({"engine.type": ("local",)})
+LEARNS_HERE = OnlyWith({"engine.type": ("local", "vllm")})
+VLLM = OnlyWith({"engine.type": ("vllm",)})
 
 
 class AgentSection(Section):
@@ -38,12 +39,12 @@ class AgentSection(Section):
     """Prompt and response format: `mobilerl`, or that of a published model (docs/models.md). null selects the model's
     own if its name is known and none of the settings specific to `mobilerl` is set (`grounding`, `layout`,
     `screen_style`, `history_thoughts`, `random_marks`), else `mobilerl`."""
-    grounding: Annotated[Literal["box", "point", "mark"], OURS] = "mark"
+    grounding: Annotated[Literal["box", "point", "mark"], OURS] = "box"
     """How an action refers to an element: by its `box` or a `point` in thousandths of the screen, or by the number of
     its `mark` (MobileRL: box)."""
-    layout: Annotated[Literal["chat", "compact"], OURS] = "compact"
+    layout: Annotated[Literal["chat", "compact"], OURS] = "chat"
     """Prompt layout: `chat` has earlier turns as messages (MobileRL), `compact` is one message, for small models."""
-    screen_style: Annotated[Literal["mobilerl", "marks", "none"], OURS] = "marks"
+    screen_style: Annotated[Literal["mobilerl", "marks", "none"], OURS] = "mobilerl"
     """Screen text: compressed as in MobileRL (`mobilerl`), as numbered elements (`marks`), or `none`."""
     screenshots: Count = 1
     """Number of newest screenshots in the prompt, the current one included (MobileRL: 2)."""
@@ -55,12 +56,13 @@ class AgentSection(Section):
     """System prompt; null for the default of the grounding."""
     random_marks: Annotated[bool, OURS] = False
     """Number the marks of a screen in random order, so that a model cannot count lines instead of reading them."""
-    max_new_tokens: Positive = 32
+    max_new_tokens: Positive = 512
     """Maximum length of a response, in tokens (MobileRL: 4096)."""
     max_invalid: Positive = 3
     """Number of consecutive invalid actions that end an episode."""
-    deadline_s: Annotated[Rate, RESUMABLE] = 300.0
-    """Time limit of an episode, in seconds, after which the device counts as failed."""
+    deadline_s: Annotated[Rate, RESUMABLE] = 1800.0
+    """Time limit of an episode, in seconds, after which the device counts as failed; it includes waiting for updates
+    where sampling and training share a GPU."""
 
     @model_validator(mode="after")
     def _marks_need_marks(self) -> AgentSection:
@@ -79,54 +81,39 @@ class TinySection(Section):
 class EngineSection(Section):
     """The engine, which holds the weights, trains them, and samples from them."""
 
-    type: Literal["local", "verl"] = "local"
-    """Engine: `local` is one process on a CPU or one GPU, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
-    inference: Annotated[Literal["local", "vllm"], LOCAL, UsedBy(("train", "pages"))] = "local"
-    """Sampling with engine.type = "local": in the training process, or by vLLM, which receives the weights after every
-    update."""
-    learning_rate: Rate = 3e-4
-    """Peak learning rate of AdamW."""
-    weight_decay: Weight = 0.0
-    """Weight decay of AdamW."""
-    grad_clip: Rate = 1.0
-    """Maximum gradient norm."""
-    warmup_steps: Count = 10
-    """Number of optimizer steps over which the learning rate rises from 0 to its peak."""
-    micro_batch_tokens: Annotated[Positive, RESUMABLE] = 16384
+    type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "pages"))] = "local"
+    """Engine: `local` is one process on a CPU or one GPU, `vllm` is that process and vLLM, which samples and receives
+    the weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
+    micro_batch_tokens: Annotated[Positive, RESUMABLE] = 4096
     """Maximum number of tokens in a micro-batch, counted as if its samples were padded to the longest."""
-    max_pixels: Positive | None = None
+    max_pixels: Positive | None = 500_000
     """Maximum number of pixels of a screenshot; null for the checkpoint's own limit."""
-    gradient_checkpointing: Annotated[bool, RESUMABLE] = False
+    gradient_checkpointing: Annotated[bool, RESUMABLE] = True
     """Recompute activations in the backward pass, for much less memory but slower updates."""
-    lora_rank: Count = 0
+    lora_rank: Count = 64
     """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
-    threads: Annotated[Count, LOCAL, RESUMABLE] = 0
+    threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
     """Number of CPU threads; 0 for all cores."""
-    generate_threads: Annotated[Count, LOCAL, RESUMABLE] = 0
+    generate_threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
     """Number of CPU threads for sampling; 0 for `threads`."""
-
-    @property
-    def name(self) -> str:
-        """Name of the engine in `mobilerl.engines.registry`."""
-        return self.inference if self.type == "local" else self.type
 
 
 class VllmSection(Section):
-    """vLLM, if it does the sampling: engine.type = "verl" or engine.inference = "vllm"."""
+    """vLLM, if it does the sampling: engine.type = "vllm" or "verl"."""
 
     tensor_parallel: Annotated[Positive, RESUMABLE] = 1
     """Number of GPUs that each copy of the model is sharded over."""
-    gpu_memory: Annotated[Share, RESUMABLE] = 0.6
+    gpu_memory: Annotated[Share, RESUMABLE] = 0.5
     """Fraction of GPU memory for vLLM's weights and KV cache; training gets the rest if both share a GPU."""
-    sleep: Annotated[bool, OnlyWith({"engine.inference": ("vllm",)}), RESUMABLE] = False
-    """Free vLLM's GPU memory during updates, for engine.inference = "vllm"; verl always does."""
+    sleep: Annotated[bool, VLLM, RESUMABLE] = True
+    """Free vLLM's GPU memory during updates, for engine.type = "vllm"; verl always does."""
     max_prompt: Positive = 8192
     """Maximum prompt length in tokens, including image tokens; a longer prompt is an error."""
-    max_sequences: Annotated[Positive, RESUMABLE] = 256
+    max_sequences: Annotated[Positive, RESUMABLE] = 16
     """Maximum number of sequences that each copy of the model generates at once."""
     timeout_s: Annotated[Rate, RESUMABLE] = 600.0
     """Time limit of a start, a weight update or a request, in seconds, after which the run ends."""
-    overrides: Annotated[tuple[str, ...], OnlyWith({"engine.inference": ("vllm",)}), RESUMABLE] = ()
+    overrides: Annotated[tuple[str, ...], VLLM, RESUMABLE] = ()
     """Further engine arguments of vLLM as name=value; they take precedence over all others."""
 
 

@@ -15,12 +15,12 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, settings_of, suggestion
+from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, read_flags, settings_of, suggestion
 from mobilerl.config.in_use import reason, unused, without_unused
 from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import modern_tables
+from mobilerl.config.renamed import modern_tables, new_name
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.redaction import without_users
 
@@ -94,10 +94,14 @@ def to_toml(recipe: Recipe) -> str:
     return tomli_w.dumps(replace_values(without_unused(recipe), None, NULL))
 
 
-def read_saved(path: Path) -> Recipe:
-    """Reads a recipe written by `save_recipe`. Raises ConfigError if it is damaged or of another version."""
+def read_saved(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Reads a recipe written by `save_recipe`, with dotted command-line `overrides`.
+
+    Raises ConfigError if it is damaged or of another version.
+    """
+    flags = read_flags(overrides)
     try:
-        return recipe_with_plugins()(**modern_tables(json.loads(path.read_bytes())))
+        return recipe_with_plugins()(**_merge(modern_tables(json.loads(path.read_bytes())), flags))
     except ValidationError as error:
         mistakes = _explain(error, Recipe, {str(path): {}})
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):
@@ -205,6 +209,8 @@ def _lookup(name: str, tables: Mapping[str, Any]) -> Any:
 def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners], as_flag: bool) -> str:
     """Describes what is wrong and how to fix it."""
     if mistake["type"] == "extra_forbidden":
+        if new := new_name(name):
+            return f"it is called {new} now"
         if mark := _types_with(name, known):
             return reason(mark, mistake["loc"][next(iter(mark.any_of)).count(".")], as_flag)
         parent, _, last = name.rpartition(".")

@@ -35,7 +35,7 @@ SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
 FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld", EVAL_PLUGIN))
 JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions", EVAL_PLUGIN))
 ROLLOUT = UsedBy(("train", "eval instructions", EVAL_PLUGIN))
-VLLM, VERL = {"engine.inference": ("vllm",)}, {"engine.type": ("verl",)}
+VLLM, VERL = OnlyWith({"engine.type": ("vllm", "verl")}), OnlyWith({"engine.type": ("verl",)})
 
 
 class Recipe(Section):
@@ -50,8 +50,8 @@ class Recipe(Section):
     fleet: Annotated[FleetSection, FLEET, RESUMABLE] = FleetSection()
     agent: AgentSection = AgentSection()
     engine: EngineSection = EngineSection()
-    vllm: Annotated[VllmSection, ENGINES, OnlyWith(VLLM | VERL)] = VllmSection()
-    cluster: Annotated[ClusterSection, ENGINES, OnlyWith(VERL), RESUMABLE] = ClusterSection()
+    vllm: Annotated[VllmSection, ENGINES, VLLM] = VllmSection()
+    cluster: Annotated[ClusterSection, ENGINES, VERL, RESUMABLE] = ClusterSection()
     sft: Annotated[SftSection, SFT] = SftSection()
     pages: Annotated[PagesSection, PAGES] = PagesSection()
     dpo: Annotated[DpoSection, PAGES] = DpoSection()
@@ -67,24 +67,24 @@ class Recipe(Section):
     @property
     def plays_in_workers(self) -> bool:
         """Whether worker processes with copies of the model collect; vLLM serves many episodes without workers."""
-        return self.rollout.workers > 0 and self.engine.name == "local"
+        return self.rollout.workers > 0 and self.engine.type == "local"
 
     @model_validator(mode="before")
     @classmethod
     def _serials_limit_the_count(cls, given: Any) -> Any:
-        """Limits `phone.count` to the number of `fleet.serials`: a recipe may ask for more phones than there are."""
+        """Limits `fleet.count` to the number of `fleet.serials`: a recipe may ask for more devices than there are."""
         if not isinstance(given, Mapping):
             return given
-        fleet, phone = given.get("fleet"), given.get("phone", {})
-        if isinstance(fleet, Mapping) and fleet.get("type") == "adb" and isinstance(phone, Mapping):
-            serials, count = fleet.get("serials"), phone.get("count")
+        fleet = given.get("fleet")
+        if isinstance(fleet, Mapping) and fleet.get("type") == "adb":
+            serials, count = fleet.get("serials"), fleet.get("count")
             if serials and (count is None or str(count).isdecimal() and int(count) > len(serials)):
-                return {**given, "phone": {**phone, "count": len(serials)}}
+                return {**given, "fleet": {**fleet, "count": len(serials)}}
         return given
 
     @model_validator(mode="after")
     def _judge_is_shared(self) -> Recipe:
-        asking = min(self.rollout.workers, self.phone.count)
+        asking = min(self.rollout.workers, self.fleet.count)
         if self.judge.reward and self.plays_in_workers and asking > self.judge.concurrency:
             raise ValueError(f"each of rollout.workers asks the judge: set judge.concurrency to at least {asking}")
         return self

@@ -25,14 +25,14 @@ class TasksSection(Section):
 class RolloutSection(Section):
     """Collection of episodes in groups of the same task."""
 
-    tasks_per_iteration: Positive = 32
+    tasks_per_iteration: Positive = 16
     """Number of tasks per iteration, each with a group of `algorithm.group_size` episodes."""
     temperature: Rate = 1.0
     """Sampling temperature; the trainer computes log-probabilities at the same temperature."""
     max_staleness: Count = 0
     """Maximum number of policy versions that a trajectory may lag behind; 0 alternates collection and learning. With
     `workers`, one iteration is collected while the previous one is learned from."""
-    workers: Annotated[Count, TRAIN, OnlyWith({"engine.inference": ("local",)}), RESUMABLE] = 0
+    workers: Annotated[Count, TRAIN, OnlyWith({"engine.type": ("local",)}), RESUMABLE] = 0
     """Number of rollout workers, each on one CPU core with its share of the phones; 0 collects in the trainer."""
     max_retries: Annotated[Count, RESUMABLE] = 3
     """Maximum number of retries of an episode after device failures."""
@@ -42,7 +42,7 @@ class RolloutSection(Section):
 
 
 class TrainSection(Section):
-    """Length of a run, mini-batches, checkpoints and trajectories."""
+    """Length of a run, checkpoints and trajectories."""
 
     iterations: Annotated[Positive, TRAIN, RESUMABLE] = 100
     """Maximum number of iterations."""
@@ -50,8 +50,6 @@ class TrainSection(Section):
     """Time limit in minutes; null for no limit."""
     max_env_steps: Annotated[Positive | None, TRAIN, RESUMABLE] = None
     """Maximum number of environment steps; null for no limit."""
-    mini_batch: Positive = 256
-    """Mini-batch size: samples per optimizer step."""
     max_skipped_steps: Annotated[Positive, RESUMABLE] = 3
     """Optimizer steps in a row that may be skipped because their gradient is not finite, also in SFT; the last of them
     ends the training."""
@@ -61,6 +59,8 @@ class TrainSection(Section):
     """Checkpoint interval in iterations."""
     keep_checkpoints: Annotated[Positive, RESUMABLE] = 2
     """Number of newest checkpoints to keep."""
+    keep_batches: Annotated[Count, TRAIN, RESUMABLE] = 0
+    """Number of newest iterations whose mini-batches are kept, for `mobilerl replay`."""
     trajectories_every: Annotated[Count, RESUMABLE] = 10
     """Interval in iterations at which trajectories are written; 0 for never."""
 

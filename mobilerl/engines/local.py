@@ -21,7 +21,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from mobilerl.algorithms.checks import count, finite, load_optimizer
 from mobilerl.algorithms.losses.aggregation import Aggregation
-from mobilerl.config import EngineSection
+from mobilerl.config import EngineSection, OptimizerSection
+from mobilerl.config.types import Count, Positive, Rate
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import (
@@ -51,13 +52,40 @@ GENERATE_TOKENS = 16384
 """Maximum number of prompt tokens prefilled at once, padding included."""
 
 
-class LocalSettings(EngineSection):
-    """The engine settings of a recipe, with those that training adds."""
+class LocalSettings(EngineSection, OptimizerSection):
+    """The engine and optimizer settings of a recipe, with those that training adds.
+
+    Code that makes an engine without a recipe trains all weights of any checkpoint by default.
+    """
+
+    lora_rank: Count = 0
+    gradient_checkpointing: bool = False
+    max_pixels: Positive | None = None
+    micro_batch_tokens: Positive = 16384
+    learning_rate: Rate = 3e-4
+    warmup_steps: Count = 10
 
     temperature: float = 1.0
     """Temperature of rollouts; log-probabilities are computed at the same temperature."""
     reference: bool = False
     """Whether to keep the initial weights as the reference of a KL term."""
+    learns: bool = True
+    """Whether there will be updates, for which trained weights are in float32."""
+
+    @classmethod
+    def of(
+        cls,
+        engine: EngineSection,
+        optimizer: OptimizerSection | None,
+        temperature: float = 1.0,
+        reference: bool = False,
+    ) -> LocalSettings:
+        """Puts together settings of several sections; `optimizer` may be an algorithm's section, which has more.
+
+        Without one the engine does not learn.
+        """
+        steps = optimizer.model_dump(include=set(OptimizerSection.model_fields)) if optimizer else {"learns": False}
+        return cls(**engine.model_dump(), **steps, temperature=temperature, reference=reference)
 
 
 class LocalEngine:
@@ -74,7 +102,7 @@ class LocalEngine:
         # torch shares cached casts between threads: updates would use one made while sampling, which has no gradient.
         self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
         # An adapter's folder names its base model, so the path has to be absolute.
-        model = model or load_model(path.resolve() if settings.lora_rank else path, learns=not settings.lora_rank)
+        model = model or load_model(path.resolve() if settings.lora_rank else path, self._learns_all)
         if settings.lora_rank and not hasattr(model, "peft_config"):
             model = add_lora(model, settings.lora_rank)
         if torch.cuda.is_available():
@@ -96,6 +124,10 @@ class LocalEngine:
         self.model.eval()
         # Another thread may sample during an update, and weights must not change during a generation.
         self._weights = threading.Lock()
+
+    @property
+    def _learns_all(self) -> bool:
+        return self.settings.learns and not self.settings.lora_rank
 
     def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | FirstAdapter:
         """Copies the initial weights; with LoRA, only those of the adapter."""
@@ -225,7 +257,7 @@ class LocalEngine:
             finite(saved)
             load_adapter(model, path, saved)
         else:
-            saved = load_model(path, learns=not self.settings.lora_rank).state_dict()
+            saved = load_model(path, self._learns_all).state_dict()
             finite(saved)
             model.load_state_dict(saved)
 

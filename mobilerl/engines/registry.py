@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobilerl.config import ConfigError, EngineSection, Recipe
+from mobilerl.config import ConfigError, EngineSection, OptimizerSection, Recipe
 from mobilerl.models.checkpoint_folder import check_checkpoint, one_line
 from mobilerl.records.engine import Engine, EngineError
 
@@ -74,7 +74,7 @@ def install_command(extra: str, with_vllm: bool = False) -> str:
 
 
 def engine_kind(engine: EngineSection) -> EngineKind:
-    return _KINDS[engine.name]
+    return _KINDS[engine.type]
 
 
 def make_trainer_engine(recipe: Recipe) -> Engine:
@@ -92,9 +92,11 @@ def make_engine(
     reference: bool = False,
     seed: int = 0,
     vllm: VllmSettings | None = None,
+    optimizer: OptimizerSection | None = None,
 ) -> LocalEngine:
     """Makes a local engine with the checkpoint at `path`, which samples with vLLM if `vllm` is given. Seeds torch.
 
+    `optimizer` has the settings of its updates; without one it does not learn, and its weights take half the memory.
     Raises ConfigError if the checkpoint cannot be loaded.
     """
     check_checkpoint(path)
@@ -105,7 +107,7 @@ def make_engine(
 
     torch.manual_seed(seed)
     use_threads(engine)
-    settings = LocalSettings(**engine.model_dump(), temperature=temperature, reference=reference)
+    settings = LocalSettings.of(engine, optimizer, temperature, reference)
     try:
         if vllm is None:
             return LocalEngine(Path(path), settings)
@@ -129,7 +131,7 @@ def use_threads(engine: EngineSection) -> None:
 
 
 def _make_local(recipe: Recipe, reference: bool) -> LocalEngine:
-    return make_engine(recipe.model, recipe.engine, recipe.rollout.temperature, reference, recipe.train.seed)
+    return _make_here(recipe, reference, None)
 
 
 def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
@@ -142,7 +144,12 @@ def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
         seed=recipe.train.seed,
         threads=recipe.engine.generate_threads or recipe.engine.threads,
     )
-    return make_engine(recipe.model, recipe.engine, recipe.rollout.temperature, reference, recipe.train.seed, vllm)
+    return _make_here(recipe, reference, vllm)
+
+
+def _make_here(recipe: Recipe, reference: bool, vllm: VllmSettings | None) -> LocalEngine:
+    temperature, seed = recipe.rollout.temperature, recipe.train.seed
+    return make_engine(recipe.model, recipe.engine, temperature, reference, seed, vllm, recipe.algorithm)
 
 
 def _make_verl(recipe: Recipe, reference: bool) -> Engine:
@@ -154,6 +161,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
 
     settings = VerlSettings(
         engine=recipe.engine,
+        optimizer=recipe.algorithm,
         cluster=recipe.cluster,
         vllm=recipe.vllm,
         temperature=recipe.rollout.temperature,
@@ -194,6 +202,6 @@ def _version(package: str) -> str | None:
 
 _KINDS = {
     "local": EngineKind('engine.type = "local"', "local", {"torch": ">=2"}, _make_local, _local_gpus),
-    "vllm": EngineKind('engine.inference = "vllm"', "vllm", VLLM, _make_vllm, _vllm_gpus),
+    "vllm": EngineKind('engine.type = "vllm"', "vllm", VLLM, _make_vllm, _vllm_gpus),
     "verl": EngineKind('engine.type = "verl"', "verl", VERL, _make_verl, _verl_gpus, cluster=True),
 }

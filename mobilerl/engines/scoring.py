@@ -15,7 +15,7 @@ from torch import Tensor
 from mobilerl.algorithms.losses import aggregation_weights
 from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.models.packing import packed_inputs
-from mobilerl.models.transfer import moved
+from mobilerl.models.transfer import to_device
 from mobilerl.records import MicroBatch, TrainingSample
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def sample_logprobs(
     inputs = packed_inputs(model, codec, ids, [r.images for r in rows], device)
     responses = [len(r.response_ids) for r in rows]
     ends = accumulate(map(len, ids))
-    places = moved(torch.cat([torch.arange(e - n, e) for e, n in zip(ends, responses, strict=True)]), device)
+    places = to_device(torch.cat([torch.arange(e - n, e) for e, n in zip(ends, responses, strict=True)]), device)
     logits = model(**inputs, logits_to_keep=places - 1).logits[0].float() / temperature
-    logits = logits.index_fill(-1, moved(codec.banned, device), torch.finfo(logits.dtype).min)
+    logits = logits.index_fill(-1, to_device(codec.banned, device), torch.finfo(logits.dtype).min)
     targets = inputs["input_ids"][0, places]
     logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
-    mask = moved(right_aligned([[1.0] * n for n in responses], max(responses)), device)
+    mask = to_device(right_aligned([[1.0] * n for n in responses], max(responses)), device)
     return torch.zeros_like(mask).masked_scatter(mask.bool(), logp), mask
 
 
@@ -70,21 +70,21 @@ def make_micro_batch(
     """
     device, width = logp.device, logp.shape[1]
 
-    def aligned(values: Sequence[Sequence[float]]) -> Tensor:
-        return moved(right_aligned(values, width), device)
+    def pad_rows(values: Sequence[Sequence[float]]) -> Tensor:
+        return to_device(right_aligned(values, width), device)
 
     old = [s.rollout_logprobs if s.old_logprobs is None else s.old_logprobs for s in samples]
     ref = [s.ref_logprobs for s in samples if s.ref_logprobs is not None]
     return MicroBatch(
         logp,
-        old_logp=aligned(old),
-        rollout_logp=aligned([s.rollout_logprobs for s in samples]),
-        ref_logp=aligned(ref) if len(ref) == len(samples) else None,
-        advantage=moved(torch.tensor([s.advantage for s in samples], dtype=torch.float32), device),
-        older=moved(torch.tensor([s.replayed or s.version != version for s in samples]), device),
-        replayed=moved(torch.tensor([s.replayed for s in samples]), device),
+        old_logp=pad_rows(old),
+        rollout_logp=pad_rows([s.rollout_logprobs for s in samples]),
+        ref_logp=pad_rows(ref) if len(ref) == len(samples) else None,
+        advantage=to_device(torch.tensor([s.advantage for s in samples], dtype=torch.float32), device),
+        off_policy=to_device(torch.tensor([s.replayed or s.version != version for s in samples]), device),
+        replayed=to_device(torch.tensor([s.replayed for s in samples]), device),
         mask=mask,
-        weights=moved(weights[:, weights.shape[1] - width :], device),
+        weights=to_device(weights[:, weights.shape[1] - width :], device),
     )
 
 

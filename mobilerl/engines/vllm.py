@@ -20,6 +20,7 @@ from mobilerl.inference.vllm_weights import checkpoint_weights
 from mobilerl.models.loading import compute_dtype
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import Objective, Request
+from mobilerl.system.terminal import announced
 
 log = logging.getLogger(__name__)
 MERGED = "vLLM cannot apply this LoRA adapter (%s): it is merged into all weights at every update, which rounds it"
@@ -32,18 +33,22 @@ class VllmEngine(LocalEngine):
     """
 
     def __init__(self, path: Path, settings: LocalSettings, vllm: VllmSettings) -> None:
-        super().__init__(path, settings)
+        with announced("loading the learner"):
+            super().__init__(path, settings)
         model, shape = self.accelerator.unwrap_model(self.model), None
         refusal = adapter_refusal(model) if hasattr(model, "peft_config") else ""
         if hasattr(model, "peft_config") and not refusal:
             shape = AdapterShape(adapter_rank(model), tuple(adapted_names(model)))
-        self.sampler, self._sleeps = VllmSampler(path, self.codec, replace(vllm, adapter=shape)), vllm.vllm.sleep
+        with announced("starting vLLM, which compiles and captures CUDA graphs on a GPU"):
+            self.sampler = VllmSampler(path, self.codec, replace(vllm, adapter=shape))
+        self._sleeps = vllm.vllm.sleep
         if shape:
             refusal = self.sampler.adapter_refusal(adapter_tensors(model, compute_dtype()))
         if refusal:
             log.warning(MERGED, refusal)
         self._sends_adapter = shape is not None and not refusal
-        self._send()
+        with announced("sending vLLM the weights"):
+            self._send()
 
     def _send(self) -> None:
         """Sends all weights and, apart from them, the adapter."""

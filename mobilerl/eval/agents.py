@@ -9,9 +9,9 @@ from mobilerl.envs.base import Action, Finish, Observation, Task, Wait
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actions import candidates
-from mobilerl.policy.actor import Actor, Decision, scripted
-from mobilerl.policy.context import Turn
+from mobilerl.policy.actor import Actor, Decision, make_decision
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 
 SCRIPTED = ("expert", "noop", "finish", "random")
 CONSTANT: dict[str, Action] = {"noop": Wait(), "finish": Finish()}
@@ -35,9 +35,9 @@ class ExpertActor:
             # Equal tasks are set up equally, so any phone that runs this task will do.
             self._experts[key] = ExpertAgent(next(e.template for e in self._envs if e.task == task))
         try:
-            return scripted(self._experts[key].act(observation))
+            return make_decision(self._experts[key].act(observation))
         except LookupError as lost:  # the phone may have rebooted, which scoring detects
-            return scripted(Finish(), str(lost))
+            return make_decision(Finish(), str(lost))
 
 
 class ScriptedActor:
@@ -49,7 +49,7 @@ class ScriptedActor:
     async def decide(
         self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
     ) -> Decision:
-        return scripted(self._choose(key, len(turns), screen))
+        return make_decision(self._choose(key, len(turns), screen))
 
 
 def scripted_actor(name: str, seed: int, envs: Sequence[PhoneEnv]) -> Actor:

@@ -100,18 +100,17 @@ def _short(value: object) -> str:
 
 def read_journal(out: Path) -> Past:
     """Reads the journal in the folder `out`; empty if there is none. A line truncated by a crash is left out."""
-    past = Past(out / FILE)
-    if not past.path.is_file():
-        past.results = read_results(out / RESULTS) if (out / RESULTS).is_file() else None
-        return past
-    data = past.path.read_bytes()
-    past.read = len(data)
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+    path = out / FILE
+    if not path.is_file():
+        return Past(path, results=read_results(out / RESULTS) if (out / RESULTS).is_file() else None)
+    data = path.read_bytes()
+    *lines, truncated = data.split(b"\n")
+    past = Past(path, size=len(data) - len(truncated), read=len(data))
+    for number, line in enumerate(lines, 1):
         try:
             past._take(json.loads(line), number)
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{past.path}:{number} is damaged ({error}); remove it or choose another --out") from None
-        past.size += len(line) + 1
+            raise ConfigError(f"{path}:{number} is damaged ({error}); remove it or choose another --out") from None
     return past
 
 

@@ -107,8 +107,9 @@ def model_policy(
         context = replace(context, size_seen=server.size_seen)
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
     folder = Path(model)
+    section = recipe.engine.model_copy(update={"lora_rank": 0})  # what was not trained here needs no adapter
     # Log-probabilities of greedy responses are computed at temperature 1.
-    engine = make_engine(folder, recipe.engine, temperature or 1.0, seed=seed)
+    engine = make_engine(folder, section, temperature or 1.0, seed=seed)
     context = replace(context, size_seen=engine.codec.images.size_seen)
     policy = EnginePolicy(engine, max_wait_s)
 

@@ -21,7 +21,7 @@ from mobilerl.eval.statistics import (
     pass_at_k,
     wilson_interval,
 )
-from mobilerl.policy.unreadable import MANY, NO_PARSER, Why, counted
+from mobilerl.policy.unreadable import MANY, NO_PARSER, Why, count_unreadable
 from mobilerl.records import Status, Trajectory
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import make_console, make_table
@@ -63,7 +63,7 @@ class EpisodeResult:
             steps=len(t.steps) if t else 0,
             status=str(t.status if t else Status.INFRA_ERROR),
             error="" if t else error,
-            invalid=counted(t.steps) if t else {},
+            invalid=count_unreadable(t.steps) if t else {},
         )
 
     @property
@@ -82,7 +82,7 @@ def build_results(suite: str, protocol: Mapping[str, Any], episodes: Sequence[Ep
     valid = [e for e in episodes if not e.is_error]
     successes = sum(e.success for e in valid)
     ci = wilson_interval(successes, len(valid))
-    by_task = {name: [float(e.success) for e in group] for name, group in _grouped(valid, "template").items()}
+    by_task = {name: [float(e.success) for e in group] for name, group in _group_by(valid, "template").items()}
     spread = cluster_bootstrap_interval(by_task) if len(by_task) > 1 else None
     return {
         "schema": SCHEMA,
@@ -119,7 +119,7 @@ def invalid_responses(counted: Iterable[Mapping[str, Mapping[str, Any]]], respon
     return {"count": count, "rate": count / responses if responses else None, "reasons": by_count}
 
 
-def _grouped(episodes: Sequence[EpisodeResult], field: str) -> dict[str, list[EpisodeResult]]:
+def _group_by(episodes: Sequence[EpisodeResult], field: str) -> dict[str, list[EpisodeResult]]:
     groups: dict[str, list[EpisodeResult]] = defaultdict(list)
     for e in episodes:
         groups[getattr(e, field)].append(e)
@@ -128,7 +128,7 @@ def _grouped(episodes: Sequence[EpisodeResult], field: str) -> dict[str, list[Ep
 
 def _per_task(episodes: Sequence[EpisodeResult]) -> dict[str, dict[str, Any]]:
     table = {}
-    for name, group in _grouped(episodes, "template").items():
+    for name, group in _group_by(episodes, "template").items():
         valid = [e for e in group if not e.is_error]
         table[name] = {
             "app": group[0].app,
@@ -142,7 +142,7 @@ def _per_task(episodes: Sequence[EpisodeResult]) -> dict[str, dict[str, Any]]:
 
 
 def _pass_at_k(valid: Sequence[EpisodeResult]) -> dict[str, float]:
-    counts = [(len(group), sum(e.success for e in group)) for group in _grouped(valid, "task_id").values()]
+    counts = [(len(group), sum(e.success for e in group)) for group in _group_by(valid, "task_id").values()]
     fewest = min((n for n, _ in counts), default=0)
     ks = [2**i for i in range(fewest.bit_length())]
     return {str(k): fmean(pass_at_k(n, c, k) for n, c in counts) for k in ks}

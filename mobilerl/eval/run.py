@@ -40,7 +40,7 @@ async def run_tasks(
     # A task keeps its number when the evaluation is resumed.
     left = {f"{prefix}-{number:03d}": task for number, task in enumerate(tasks) if not done(task)}
     count = len(tasks) - len(left)
-    collector.tell(lambda event: say(str(event), stderr=True))
+    collector.on_event(lambda event: say(str(event), stderr=True))
     with progress_bar("tasks evaluated", count) as show:
         show(count, len(tasks))
         async with collector:
@@ -67,15 +67,15 @@ class WatchedEnv:
 
     async def reset(self, task: Task) -> Observation:
         self._key = key_of(task)
-        return await self._noted(self._env.reset(task))
+        return await self._record_fault(self._env.reset(task))
 
     async def step(self, action: Action) -> StepResult:
-        return await self._noted(self._env.step(action))
+        return await self._record_fault(self._env.step(action))
 
     async def score(self) -> float:
-        return await self._noted(self._env.score())
+        return await self._record_fault(self._env.score())
 
-    async def _noted(self, call: Awaitable[T]) -> T:
+    async def _record_fault(self, call: Awaitable[T]) -> T:
         try:
             return await call
         except InfraError as fault:

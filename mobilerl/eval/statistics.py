@@ -63,7 +63,7 @@ def cluster_bootstrap_interval(outcomes: Mapping[str, Sequence[float]], seed: in
         raise ValueError(f"a cluster bootstrap needs outcomes of at least 2 tasks, not {len(clusters)}")
     sums = np.array([math.fsum(values) for values in clusters])
     counts = np.array([len(values) for values in clusters])
-    drawn = _resampled(len(clusters), seed)
+    drawn = _draw_resamples(len(clusters), seed)
     return _percentiles(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
 
 
@@ -80,7 +80,7 @@ def paired_difference(a: Mapping[str, float | None], b: Mapping[str, float | Non
         raise ValueError(f"a paired difference needs at least 2 instances, not {len(pairs)}")
     before, after = np.array(pairs, float).T
     change = after - before
-    interval = _percentiles(change[_resampled(len(pairs), seed)].mean(axis=1))
+    interval = _percentiles(change[_draw_resamples(len(pairs), seed)].mean(axis=1))
     return PairedDifference(float(before.mean()), float(after.mean()), float(change.mean()), len(pairs), interval)
 
 
@@ -100,7 +100,7 @@ def pass_at_k(trials: int, successes: int, k: int) -> float:
     return 1.0 - math.comb(trials - successes, k) / math.comb(trials, k)
 
 
-def _resampled(n: int, seed: int) -> np.ndarray:
+def _draw_resamples(n: int, seed: int) -> np.ndarray:
     """Draws (RESAMPLES, n) indices below n."""
     return np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
 

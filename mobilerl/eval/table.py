@@ -41,7 +41,7 @@ class Entry:
     name: str
     results: tuple[Mapping[str, Any], ...]
 
-    def pooled(self, part: str = "") -> dict[str, Any]:
+    def pool_seeds(self, part: str = "") -> dict[str, Any]:
         """Pools all seeds (of a part) as if they were trials of one evaluation, for `report.difference`."""
         results = [r["parts"][part] if part else r for r in self.results]
         return {"suite": self.results[0]["suite"], "instances": [e for r in results for e in r["instances"]]}
@@ -112,7 +112,7 @@ def _pass_k(entry: Entry) -> str:
 def _change(base: Entry | None, entry: Entry, part: str = "") -> tuple[str, str]:
     if base is None:
         return "", ""
-    found = difference(base.pooled(part), entry.pooled(part))
+    found = difference(base.pool_seeds(part), entry.pool_seeds(part))
     low, high = found.bootstrap.low, found.bootstrap.high
     return f"{100 * found.difference:+.1f} points", f"{100 * low:+.1f} to {100 * high:+.1f}"
 

@@ -170,7 +170,7 @@ class ChatClient:
             except TimeoutError:
                 raise Unreachable(f"gave no answer within {PATIENCE * self.timeout_s:g} s") from None
             except APIStatusError as error:
-                raise self._explained(error) from None
+                raise self._explain(error) from None
             except APIConnectionError as error:
                 raise Unreachable(f"cannot be reached{way_to(self._address)}: {_reason(error)}") from None
             except MALFORMED as error:
@@ -183,7 +183,7 @@ class ChatClient:
         self.usage.count(getattr(completion, "usage", None))
         return completion
 
-    def _explained(self, error: APIStatusError) -> Exception:
+    def _explain(self, error: APIStatusError) -> Exception:
         code = error.status_code
         message = error.body.get("message") if isinstance(error.body, dict) else None
         said = f"answered {code}{way_to(self._address)}: {one_line(message or error.message)}"
@@ -205,7 +205,7 @@ class ChatClient:
         except NotFoundError:
             return None
         except APIStatusError as error:
-            problem = self._explained(error)
+            problem = self._explain(error)
             if isinstance(problem, ConfigError):
                 raise problem from None
             raise ConfigError(f"the model server {self.url} cannot be used: it {problem}") from None

@@ -66,9 +66,9 @@ class EnginePolicy:
             self._waiting = []
             if batch:
                 self._running = asyncio.get_running_loop().create_task(self._run(batch))
-                self._running.add_done_callback(lambda task: self._finished())
+                self._running.add_done_callback(lambda task: self._start_next())
 
-    def _finished(self) -> None:
+    def _start_next(self) -> None:
         self._running = None
         if self.max_wait_s is not None and self._waiting:
             self._flush()

@@ -41,7 +41,7 @@ class RequestLoop:
 
     def submit(self, request: Request) -> Future[Completion]:
         """Submits a request, after preparing its images in this thread so that they do not hold up other requests."""
-        images = [self.codec.images.scaled(png) for png in request.images]
+        images = [self.codec.images.scale(png) for png in request.images]
         with self._breaking:  # a request that arrives before `close` still gets an answer, if only an error
             self.check()
             return asyncio.run_coroutine_threadsafe(self._answer(request, images), self._loop)
@@ -99,9 +99,9 @@ class RequestLoop:
         while self._broken is None and not self._open.is_set():  # it may be closed again before this continues
             await self._open.wait()
         self.check()
-        call = asyncio.create_task(self._timed(request, images))
+        call = asyncio.create_task(self._measure_call(request, images))
         self._calls.add(call)
-        call.add_done_callback(self._answered)
+        call.add_done_callback(self._finish_call)
         try:
             # The caller may give up, for example at an episode's deadline, but the server still finishes its answer,
             # and weights must not change until then.
@@ -111,12 +111,12 @@ class RequestLoop:
                 self.check()
             raise
 
-    def _answered(self, call: asyncio.Task[Completion]) -> None:
+    def _finish_call(self, call: asyncio.Task[Completion]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
             call.exception()  # marked as retrieved: the caller may have given up
 
-    async def _timed(self, request: Request, images: Sequence[Image]) -> Completion:
+    async def _measure_call(self, request: Request, images: Sequence[Image]) -> Completion:
         try:
             async with asyncio.timeout(self.timeout_s):
                 return await self._ask(request, images)

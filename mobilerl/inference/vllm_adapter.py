@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from mobilerl.models.adapter_folder import ADAPTER_FILE, ADAPTER_WEIGHTS
-from mobilerl.models.adapters import PREFIX, named
+from mobilerl.models.adapters import PREFIX, list_names
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -31,17 +31,17 @@ PART = ".language_model."
 
 def adapter_refusal(model: PeftModel) -> str:
     """Why vLLM cannot apply the adapter of a PEFT model exactly; empty if it can, as far as is known without vLLM."""
-    pairs = dict(_adapted(model))
+    pairs = dict(_find_adapted(model))
     trained = {name for name, p in model.get_base_model().named_parameters() if p.requires_grad}
     carried = {
         f"{path}.lora_{side}.{module.active_adapters[0]}.weight" for path, module in pairs.items() for side in "AB"
     }
     if others := trained - carried:
-        return f"it trains {named(others)}"
+        return f"it trains {list_names(others)}"
     if others := {path for path, module in pairs.items() if len(module.active_adapters) > 1 or module.lora_variant}:
-        return f"{named(others)} have other adapters than plain LoRA"
+        return f"{list_names(others)} have other adapters than plain LoRA"
     if others := {path for path in pairs if PART not in path}:
-        return f"it adapts {named(others)}, outside the language model"
+        return f"it adapts {list_names(others)}, outside the language model"
     if not pairs or adapter_rank(model) > RANKS[-1]:
         return f"its rank is not between 1 and {RANKS[-1]}"
     return ""
@@ -49,12 +49,12 @@ def adapter_refusal(model: PeftModel) -> str:
 
 def adapter_rank(model: PeftModel) -> int:
     """The highest rank in an adapter, 0 without one."""
-    return max((module.r[module.active_adapters[0]] for _, module in _adapted(model)), default=0)
+    return max((module.r[module.active_adapters[0]] for _, module in _find_adapted(model)), default=0)
 
 
 def adapted_names(model: PeftModel) -> list[str]:
     """Last parts of the names of the adapted modules, such as `q_proj`."""
-    return sorted({path.rpartition(".")[2] for path, _ in _adapted(model)})
+    return sorted({path.rpartition(".")[2] for path, _ in _find_adapted(model)})
 
 
 @torch.no_grad()
@@ -64,7 +64,7 @@ def adapter_tensors(model: PeftModel, dtype: torch.dtype) -> dict[str, Tensor]:
     The scale is applied before rounding, and so may differ between modules, which vLLM does not support.
     """
     tensors = {}
-    for path, module in _adapted(model):
+    for path, module in _find_adapted(model):
         adapter = module.active_adapters[0]
         tensors[f"{PREFIX}{path}.lora_A.weight"] = module.lora_A[adapter].weight.to(dtype)
         scaled = module.lora_B[adapter].weight * module.scaling[adapter]
@@ -82,7 +82,7 @@ def write_adapter(tensors: Mapping[str, Tensor], folder: Path) -> None:
     (folder / ADAPTER_FILE).write_text(json.dumps(settings))
 
 
-def _adapted(model: PeftModel) -> Iterator[tuple[str, Linear]]:
+def _find_adapted(model: PeftModel) -> Iterator[tuple[str, Linear]]:
     """Names in the base model and modules of the adapted linear layers of a PEFT model."""
     from peft.tuners.lora import Linear
 

@@ -32,7 +32,7 @@ def start(folder: Path, codec: Codec, settings: VllmSettings) -> Any:
         with signals_held(*JOB_SIGNALS):  # only the trainer handles them
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_arguments(folder, codec, settings)))
     except Exception as error:  # vLLM raises many types
-        fix = 'adapt vllm.* to this machine, or set engine.inference = "local"'
+        fix = 'adapt vllm.* to this machine, or set engine.type = "local"'
         raise EngineError(f"vLLM does not start ({one_line(error)}); {fix}") from error
 
 

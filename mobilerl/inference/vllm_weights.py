@@ -14,14 +14,25 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 MEMORY = Path("/dev/shm")
+PREFIX = "mobilerl-weights-"
+"""Followed by the process that writes the folder."""
 SHARD_BYTES = 1 << 30
 """Size of the weight shards that are copied to main memory at a time."""
 
 
 def weights_folder(size: int) -> tempfile.TemporaryDirectory[str]:
     """Temporary folder to pass `size` bytes to another process, in shared memory if there is room."""
+    _remove_leftovers()
     room = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 1.2 * size
-    return tempfile.TemporaryDirectory(prefix="mobilerl-weights-", dir=MEMORY if room else None)
+    return tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY if room else None)
+
+
+def _remove_leftovers() -> None:
+    """Removes the folders of killed trainers, which would hold gigabytes of memory until the machine is restarted."""
+    for folder in MEMORY.glob(f"{PREFIX}*-*"):
+        pid = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)  # it may be another user's
 
 
 def write_shards(weights: Iterable[tuple[str, Tensor]], folder: Path, shard_bytes: int = SHARD_BYTES) -> list[str]:

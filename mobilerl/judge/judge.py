@@ -68,11 +68,11 @@ class Judge:
         """
         steps = trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
         if self.settings.unfinished == "failure" and steps and not isinstance(steps[-1].action, Finish):
-            return self._counted(Verdict(False, reason="the agent did not say that it was done"))
+            return self._count(Verdict(False, reason="the agent did not say that it was done"))
         try:
             case = case_of(trajectory, self.settings.actions, final)
         except NotJudgeable as problem:
-            return self._counted(Verdict(None, reason=str(problem)))
+            return self._count(Verdict(None, reason=str(problem)))
         return await self.judge(case)
 
     async def judge(self, case: Case) -> Verdict:
@@ -80,7 +80,7 @@ class Judge:
         votes: list[Vote] = []
         success = await self._poll(case, votes)
         reason = "" if success is not None else "; ".join(dict.fromkeys(v.reason for v in votes if v.reason))
-        return self._counted(Verdict(success, tuple(votes), reason))
+        return self._count(Verdict(success, tuple(votes), reason))
 
     async def check(self) -> None:
         """Asks one question with an obvious answer, without the cache.
@@ -159,7 +159,7 @@ class Judge:
             await asyncio.to_thread(self._cache.put, key, response.text, self.settings.model)
         return response
 
-    def _counted(self, verdict: Verdict) -> Verdict:
+    def _count(self, verdict: Verdict) -> Verdict:
         self.counts["verdicts"] += 1
         self.counts["no_verdicts"] += verdict.success is None
         return verdict

@@ -18,8 +18,8 @@ from mobilerl.envs.base import Finish, Invalid, Observation
 from mobilerl.inference.images import image_part
 from mobilerl.judge.examples import EXAMPLES, Case
 from mobilerl.policy.actions import describe
-from mobilerl.policy.sanitize import quoted, sanitized
-from mobilerl.policy.screen import parse_screen, shortened
+from mobilerl.policy.sanitize import quote_untrusted, sanitize_text
+from mobilerl.policy.screen import parse_screen, shorten
 from mobilerl.records import Status, Step, Trajectory
 
 Message = dict[str, Any]
@@ -97,7 +97,7 @@ def build_messages(case: Case, examples: ExampleStyle) -> list[Message]:
 
 def asked_again(messages: Sequence[Message], response: str) -> list[Message]:
     """Repeats the question after a response that could not be parsed."""
-    said = sanitized(shortened(response, MAX_ANSWER)) or "(nothing)"
+    said = sanitize_text(shorten(response, MAX_ANSWER)) or "(nothing)"
     return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": REMINDER}]
 
 
@@ -125,10 +125,10 @@ def _question(case: Case, description: str = "") -> Message:
 
 
 def _text(case: Case) -> str:
-    lines = [f"Task: {quoted(case.instruction)}"]
+    lines = [f"Task: {quote_untrusted(case.instruction)}"]
     if case.actions:
         lines.append("Last actions, oldest first:")
-        lines += [f"{i}. {quoted(shortened(a, MAX_ACTION))}" for i, a in enumerate(case.actions, start=1)]
+        lines += [f"{i}. {quote_untrusted(shorten(a, MAX_ACTION))}" for i, a in enumerate(case.actions, start=1)]
     match case.answer:
         case None:
             lines.append("The agent did not say that it was done.")
@@ -136,6 +136,6 @@ def _text(case: Case) -> str:
             lines.append("The agent then said that it was done, and gave no answer.")
         case answer:
             lines.append(
-                f"The agent then said that it was done, with the answer: {quoted(shortened(answer, MAX_ANSWER))}"
+                f"The agent then said that it was done, with the answer: {quote_untrusted(shorten(answer, MAX_ANSWER))}"
             )
     return "\n".join(lines)

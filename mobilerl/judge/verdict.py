@@ -47,11 +47,11 @@ def read_verdict(text: str) -> Vote:
         return Vote(None, text, "the response is empty")
     stated = [match[1] for line in lines if (match := _STATUS.fullmatch(_plain(line)))]
     if _STATUS.fullmatch(_plain(lines[-1])) is None:
-        return Vote(None, text, f"the response does not end in a status line but in {_quoted(lines[-1])}")
+        return Vote(None, text, f"the response does not end in a status line but in {_quote(lines[-1])}")
     if stated[-1] not in _WORDS:
-        return Vote(None, text, f"the status is neither success nor failure but {_quoted(stated[-1])}")
+        return Vote(None, text, f"the status is neither success nor failure but {_quote(stated[-1])}")
     if len(set(stated)) > 1:
-        return Vote(None, text, f"the response gives different statuses: {', '.join(_quoted(s) for s in stated)}")
+        return Vote(None, text, f"the response gives different statuses: {', '.join(_quote(s) for s in stated)}")
     return Vote(_WORDS[stated[-1]], text)
 
 
@@ -65,7 +65,7 @@ def _plain(line: str) -> str:
     return " ".join(_DECORATION.sub(" ", line).split()).removesuffix(".").strip().lower()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE] + "...")
 
 

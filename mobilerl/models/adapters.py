@@ -50,7 +50,7 @@ def add_adapter(model: torch.nn.Module, path: Path) -> PeftModel:
     config = PeftConfig.from_pretrained(str(path))
     config.inference_mode = False
     config.base_model_name_or_path = adapter_base(path)  # checkpoints of its training are in other folders
-    tensors = _renamed(saved)
+    tensors = _rename_tensors(saved)
     if tensors.keys() != saved.keys():
         _aim_at(config, tensors)
     adapted = PeftModel(model, config)
@@ -70,10 +70,10 @@ def load_adapter(model: torch.nn.Module, path: Path, tensors: Mapping[str, Tenso
 
 def read_adapter_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of an adapter under their present names."""
-    return _renamed(load_file(path / ADAPTER_WEIGHTS))
+    return _rename_tensors(load_file(path / ADAPTER_WEIGHTS))
 
 
-def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _rename_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {PREFIX + _present_name(name.removeprefix(PREFIX)): tensor for name, tensor in tensors.items()}
 
 
@@ -114,12 +114,12 @@ def check_tensors(
     parts = []
     for what, names in (("lacks", missing), ("has unknown", unknown), ("has other shapes of", mismatched)):
         if names:
-            parts.append(f"{what} {named(names)}")
+            parts.append(f"{what} {list_names(names)}")
     if parts:
         raise ValueError(f"the weights in {path} are not those of its model: it {'; it '.join(parts)}")
 
 
-def named(names: Collection[str]) -> str:
+def list_names(names: Collection[str]) -> str:
     """The first of the names of some tensors, and the number of others."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{', '.join(sorted(names)[:NAMED])}{more}"

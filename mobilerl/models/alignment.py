@@ -20,16 +20,16 @@ def align_vision_mlps(model: torch.nn.Module) -> None:
     """Pads the weights of gated vision MLPs with zeros as they compute. Results and stored weights do not change."""
     for name, module in model.named_modules():
         if "visual." in name and hasattr(module, "gate_proj") and module.gate_proj.out_features % MULTIPLE:
-            module.forward = partial(_padded, module)
+            module.forward = partial(_forward_padded, module)
 
 
-def _padded(mlp: Any, hidden: Tensor) -> Tensor:
+def _forward_padded(mlp: Any, hidden: Tensor) -> Tensor:
     """down(act(gate(x)) * up(x)); the added columns are act(0) * 0 = 0."""
     more = -mlp.gate_proj.out_features % MULTIPLE
-    gate, up = (_widened(layer, hidden, more) for layer in (mlp.gate_proj, mlp.up_proj))
+    gate, up = (_forward_widened(layer, hidden, more) for layer in (mlp.gate_proj, mlp.up_proj))
     return linear(mlp.act_fn(gate) * up, pad(mlp.down_proj.weight, (0, more)), mlp.down_proj.bias)
 
 
-def _widened(layer: torch.nn.Linear, hidden: Tensor, more: int) -> Tensor:
+def _forward_widened(layer: torch.nn.Linear, hidden: Tensor, more: int) -> Tensor:
     bias = None if layer.bias is None else pad(layer.bias, (0, more))
     return linear(hidden, pad(layer.weight, (0, 0, 0, more)), bias)

@@ -30,7 +30,7 @@ from mobilerl.models.checkpoint_folder import (
 )
 from mobilerl.models.hub import base_folder, source
 from mobilerl.models.images import Images
-from mobilerl.models.transfer import moved
+from mobilerl.models.transfer import to_device
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
 """Special tokens of Qwen and GLM, which their configs call `..._token_id`."""
@@ -157,7 +157,7 @@ class Codec:
     ) -> dict[str, torch.Tensor]:
         """Padded model inputs: (B, L) input_ids, attention_mask and mm_token_type_ids, pixel_values, image_grid_thw."""
         inputs = self.text_inputs(ids, pad_left) | self.pixel_inputs(images, device)
-        return {name: moved(tensor, device) for name, tensor in inputs.items()}
+        return {name: to_device(tensor, device) for name, tensor in inputs.items()}
 
     def text_inputs(self, ids: Sequence[Sequence[int]], pad_left: bool) -> dict[str, torch.Tensor]:
         """Padded (B, L) input_ids, attention_mask and mm_token_type_ids in main memory."""

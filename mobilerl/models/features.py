@@ -54,7 +54,7 @@ class FrozenFeatures:
         missing = [png for png in wanted if png not in known]
         for start in range(0, len(missing), SCREENS_AT_ONCE):
             part = missing[start : start + SCREENS_AT_ONCE]
-            for png, vector in zip(part, self._seen(part), strict=True):
+            for png, vector in zip(part, self._encode_screens(part), strict=True):
                 known[png] = self._keep(self._screens, _name(png), vector)
         known[b""] = torch.zeros(self.size)
         return torch.stack([known[png] for png in pngs])
@@ -82,7 +82,7 @@ class FrozenFeatures:
         return vector
 
     @torch.no_grad()
-    def _seen(self, pngs: Sequence[bytes]) -> list[Tensor]:
+    def _encode_screens(self, pngs: Sequence[bytes]) -> list[Tensor]:
         parts = [self._codec.images.patches(png) for png in pngs]
         grid = torch.stack([torch.as_tensor(g, dtype=torch.long) for _, g in parts]).to(self._device)
         pixels = self._codec.images.values([p for p, _ in parts], self._device).to(self._tower.dtype)

@@ -67,7 +67,7 @@ def download(name: str) -> Path:
     so that a quantized model is refused before its weights."""
     from huggingface_hub import snapshot_download
 
-    with _explained(name):
+    with _explain_errors(name):
         check_quantization(Path(snapshot_download(name, allow_patterns="*.json", ignore_patterns=OTHERS)))
         return Path(snapshot_download(name, allow_patterns=FILES, ignore_patterns=OTHERS))
 
@@ -93,7 +93,7 @@ def look_up(name: str) -> OnHub:
         return OnHub(Path(folder))
     except (OSError, ValueError, LookupError):  # not in the cache, or not complete
         pass
-    with _explained(name):
+    with _explain_errors(name):
         api = HfApi()
         info = api.model_info(name, files_metadata=True, timeout=LOOK_UP_S)
         if info.gated:
@@ -115,7 +115,7 @@ def _check_shards(folder: Path) -> None:
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _explain_errors(name: str) -> Iterator[None]:
     """Turns errors of a request for a model into a ConfigError."""
     from httpx import HTTPError
     from huggingface_hub.errors import HfHubHTTPError
@@ -124,7 +124,7 @@ def _explained(name: str) -> Iterator[None]:
     try:
         yield
     except HfHubHTTPError as error:
-        raise ConfigError(f"--model {name}: {_refused(error, name)}") from None
+        raise ConfigError(f"--model {name}: {_explain_refusal(error, name)}") from None
     except (OSError, HTTPError) as error:  # no network, or offline mode
         raise ConfigError(
             f"--model {name}: there is no such folder, and the Hub cannot be reached to download it "
@@ -133,7 +133,7 @@ def _explained(name: str) -> Iterator[None]:
         ) from None
 
 
-def _refused(error: HfHubHTTPError, name: str) -> str:
+def _explain_refusal(error: HfHubHTTPError, name: str) -> str:
     from huggingface_hub import constants
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 

@@ -23,7 +23,7 @@ from PIL import Image
 from torch.nn.functional import interpolate
 
 from mobilerl.envs.device import open_image
-from mobilerl.models.transfer import moved
+from mobilerl.models.transfer import to_device
 from mobilerl.system.free_memory import main_memory
 
 THREADS = min(8, os.cpu_count() or 1)
@@ -72,12 +72,12 @@ class Images:
         height, width = self.size_seen(*Image.open(io.BytesIO(png), formats=("PNG",)).size)
         return height * width // (self.processor.patch_size * self.processor.merge_size) ** 2
 
-    def scaled(self, png: bytes) -> Image.Image:
+    def scale(self, png: bytes) -> Image.Image:
         """The image at the size at which the model sees it.
 
         An inference engine's image processor then has nothing to resize and makes the same number of tokens.
         """
-        return Image.fromarray(self._scaled(png))
+        return Image.fromarray(self._scale_pixels(png))
 
     def patches(self, png: bytes) -> Patches:
         name = hashlib.sha256(png).digest()  # the PNG itself as a key would be kept longer than its trajectory
@@ -98,15 +98,15 @@ class Images:
         processor = self.processor
         scale = processor.rescale_factor if processor.do_rescale else 1.0
         mean, std = (processor.image_mean, processor.image_std) if processor.do_normalize else ([0.0], [1.0])
-        mean, std = (moved(torch.tensor(v, dtype=torch.float32), device).view(1, -1, 1) for v in (mean, std))
+        mean, std = (to_device(torch.tensor(v, dtype=torch.float32), device).view(1, -1, 1) for v in (mean, std))
         _, channels, size = patches[0].shape
         lengths = [len(raw) for raw in patches]
         made = _empty((sum(lengths), channels, processor.temporal_patch_size, size), device)
         for part, raw in zip(made.split(lengths), patches, strict=True):
-            part.copy_(moved(torch.from_numpy(raw), device).float().mul_(scale / std).sub_(mean / std).unsqueeze(2))
+            part.copy_(to_device(torch.from_numpy(raw), device).float().mul_(scale / std).sub_(mean / std).unsqueeze(2))
         return made.flatten(1)
 
-    def _scaled(self, png: bytes) -> np.ndarray:
+    def _scale_pixels(self, png: bytes) -> np.ndarray:
         """uint8 (H, W, 3) pixels at the size at which the model sees the image."""
         image = open_image(png)
         if image.mode != "RGB":  # converting would copy it even if it is RGB
@@ -114,10 +114,10 @@ class Images:
         height, width = self.size_seen(image.width, image.height)
         factor = self._reduction(image.width, image.height)
         small = image.reduce(factor) if factor > 1 else image
-        return _resized(np.array(small), height, width, RESAMPLING[self.processor.resample])
+        return _resize(np.array(small), height, width, RESAMPLING[self.processor.resample])
 
     def _cut(self, png: bytes) -> Patches:
-        pixels = self._scaled(png)
+        pixels = self._scale_pixels(png)
         patch, merge = self.processor.patch_size, self.processor.merge_size
         rows, columns = pixels.shape[0] // patch, pixels.shape[1] // patch
         split = pixels.reshape(rows // merge, merge, patch, columns // merge, merge, patch, -1)
@@ -146,12 +146,12 @@ class Images:
             if name in self._cache:
                 return
             self._cache[name] = cut
-            self._cached_bytes += _held(name, cut)
+            self._cached_bytes += _entry_bytes(name, cut)
             while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
-                self._cached_bytes -= _held(*self._cache.popitem(last=False))
+                self._cached_bytes -= _entry_bytes(*self._cache.popitem(last=False))
 
 
-def _resized(pixels: np.ndarray, height: int, width: int, mode: str) -> np.ndarray:
+def _resize(pixels: np.ndarray, height: int, width: int, mode: str) -> np.ndarray:
     """Resizes uint8 (H, W, channels) pixels with torch, which takes a third of Pillow's time. Few pixels are rounded
     differently, as by the processors of transformers that use torchvision."""
     image = torch.from_numpy(pixels).permute(2, 0, 1).unsqueeze(0)  # in memory still (H, W, channels)
@@ -167,6 +167,6 @@ def _empty(shape: Sequence[int], device: torch.device | str | int) -> torch.Tens
     return torch.empty(shape, device=device)
 
 
-def _held(name: bytes, cut: Patches) -> int:
+def _entry_bytes(name: bytes, cut: Patches) -> int:
     """Size of a cache entry in bytes."""
     return len(name) + cut[0].nbytes + cut[1].nbytes

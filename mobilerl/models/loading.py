@@ -16,7 +16,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from mobilerl.models.adapter_folder import is_adapter
-from mobilerl.models.adapters import add_adapter, check_tensors, leave_casts_to_autocast, named
+from mobilerl.models.adapters import add_adapter, check_tensors, leave_casts_to_autocast, list_names
 from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.hub import base_folder
@@ -39,7 +39,7 @@ def save_model(model: PreTrainedModel, codec: Codec, path: Path, state: dict[str
     """
     trained = state if state is not None else {n: p for n, p in model.named_parameters() if p.requires_grad}
     if broken := [n for n, w in trained.items() if w.is_floating_point() and not w.isfinite().all()]:
-        raise ValueError(f"the weights are not finite ({named(broken)}), so they are not saved")
+        raise ValueError(f"the weights are not finite ({list_names(broken)}), so they are not saved")
     model.save_pretrained(path, **({} if state is None else {"state_dict": state}))
     if hasattr(model, "peft_config"):  # PEFT does not write these for an adapter, but the codec reads both
         model.config.save_pretrained(path)
@@ -119,10 +119,10 @@ def enable_gradient_checkpointing(model: torch.nn.Module) -> None:
     """
     for layer in model.modules():
         if isinstance(layer, GradientCheckpointingLayer):
-            layer.forward = partial(_checkpointed, layer.forward)
+            layer.forward = partial(_forward_checkpointed, layer.forward)
 
 
-def _checkpointed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _forward_checkpointed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
     if "past_key_values" in kwargs:  # the second pass would add to the cache again

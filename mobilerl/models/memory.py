@@ -35,10 +35,10 @@ def parameters(folder: str | Path, engine: EngineSection) -> tuple[int, int]:
     with torch.device("meta"):
         model = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(folder))
     weights = sum(p.numel() for p in model.parameters())
-    return weights, engine.lora_rank * _adapted(model) if engine.lora_rank else weights
+    return weights, engine.lora_rank * _count_adapted(model) if engine.lora_rank else weights
 
 
-def needed(folder: str | Path, engine: EngineSection, max_new_tokens: int, screenshots: int) -> Memory:
+def estimate_memory(folder: str | Path, engine: EngineSection, max_new_tokens: int, screenshots: int) -> Memory:
     """Memory that the local engine needs on a GPU to train the checkpoint `folder`."""
     from transformers import AutoConfig
 
@@ -51,7 +51,7 @@ def needed(folder: str | Path, engine: EngineSection, max_new_tokens: int, scree
     return Memory(states + _activations(config, engine, max_new_tokens, screenshots) + OWN, held + OWN)
 
 
-def _adapted(model: Any) -> int:
+def _count_adapted(model: Any) -> int:
     """Sum of the rows and columns of all matrices that LoRA adapts."""
     from mobilerl.models.loading import LORA_TARGETS
 
@@ -106,10 +106,10 @@ class Fit:
 
 def fit(recipe: Recipe, card: float) -> Fit | None:
     """Whether a GPU with `card` bytes suffices for the recipe; None if that cannot be calculated."""
-    if recipe.engine.type != "local" or not recipe.model or not (Path(recipe.model) / "config.json").is_file():
+    if recipe.engine.type == "verl" or not recipe.model or not (Path(recipe.model) / "config.json").is_file():
         return None
-    memory = needed(recipe.model, recipe.engine, recipe.agent.max_new_tokens, recipe.agent.screenshots)
-    vllm = recipe.vllm.gpu_memory * card if recipe.engine.inference == "vllm" else 0.0
+    memory = estimate_memory(recipe.model, recipe.engine, recipe.agent.max_new_tokens, recipe.agent.screenshots)
+    vllm = recipe.vllm.gpu_memory * card if recipe.engine.type == "vllm" else 0.0
     return Fit(memory.learning + (0.0 if recipe.vllm.sleep else vllm), memory.held + vllm, card)
 
 
@@ -122,7 +122,7 @@ def smallest_card(recipe: Recipe) -> int | None:
 def hardware(recipe: Recipe) -> str:
     """What the recipe needs to train, in words; "" if that cannot be calculated."""
     tiny = fit(recipe, TINY)
-    if tiny and tiny.ok and recipe.engine.inference == "local":
+    if tiny and tiny.ok and recipe.engine.type == "local":
         return f"a CPU is enough: the model needs {tiny.learning / GB:.1f} GB, as calculated"
     card = smallest_card(recipe)
     return f"one GPU of {card} GB is enough, as calculated (docs/gpu.md); a CPU needs none" if card else ""

@@ -9,7 +9,7 @@ import torch
 
 from mobilerl.models.attention import ATTENTION, Sequences
 from mobilerl.models.codec import Codec
-from mobilerl.models.transfer import moved
+from mobilerl.models.transfer import to_device
 
 
 def packed_inputs(
@@ -34,7 +34,7 @@ def packed_inputs(
     positions, _ = base.model.get_rope_index(**{n: inputs.get(n) for n in names}, attention_mask=mask)
     inputs |= {n: inputs[n][real].unsqueeze(0) for n in names[:2]}
     inputs["position_ids"] = positions[:, real].unsqueeze(1)
-    placed: dict[str, Any] = {name: moved(value, device) for name, value in inputs.items()}
+    placed: dict[str, Any] = {name: to_device(value, device) for name, value in inputs.items()}
     # transformers does not replace a mask with four dimensions, and this one is never read.
     placed["attention_mask"] = torch.empty(1, 1, 0, 0, dtype=mask.dtype, device=device)
     return {**placed, "use_cache": False, "sequences": Sequences([len(row) for row in ids])}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def moved(tensor: Tensor, device: torch.device | str | int) -> Tensor:
+def to_device(tensor: Tensor, device: torch.device | str | int) -> Tensor:
     """Copies a tensor in main memory to `device`, in the order of that device's work.
 
     `tensor.to("cuda")` of ordinary memory waits until the GPU has done all that was asked of it before, so that a

@@ -10,7 +10,7 @@ from typing import Literal
 
 from mobilerl.envs.base import COORD_MAX, Action, Finish, Invalid, Launch, LongPress, Swipe, Tap, Type
 from mobilerl.policy.grammar import quote
-from mobilerl.policy.screen import Screen, shortened
+from mobilerl.policy.screen import Screen, shorten
 
 Grounding = Literal["box", "point", "mark"]
 """How a response refers to an element: by its box, a point on it, or its mark in the list."""
@@ -96,9 +96,9 @@ def describe(action: Action, screen: Screen) -> str:
             element = screen.at(x, y)
             # The text of a merged row is "title|detail|detail", of which the title suffices.
             name = (element.text.split("|")[0] or element.role) if element else "nothing"
-            return f"{'tap' if isinstance(action, Tap) else 'hold'} {shortened(name, MAX_DESCRIBED)}"
+            return f"{'tap' if isinstance(action, Tap) else 'hold'} {shorten(name, MAX_DESCRIBED)}"
         case Type(text):
-            return f"type {shortened(text, MAX_DESCRIBED)}"
+            return f"type {shorten(text, MAX_DESCRIBED)}"
         case Launch(app):
             return f"open {app}"
         case Swipe():

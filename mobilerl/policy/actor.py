@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from mobilerl.envs.base import Action, Invalid, Observation, Task
-from mobilerl.policy.context import ContextPolicy, Message, Turn, build_messages
+from mobilerl.policy.context import ContextPolicy, build_messages
+from mobilerl.policy.formats.base import Message
 from mobilerl.policy.screen import Screen
-from mobilerl.policy.unreadable import Why, explained
+from mobilerl.policy.turns import Turn
+from mobilerl.policy.unreadable import Why, explain_unreadable
 from mobilerl.records import Completion
 from mobilerl.records.engine import Sampling
 
@@ -58,11 +60,11 @@ class ModelActor:
     ) -> Decision:
         prompt = await self._prompt(task, turns, observation, screen)
         if prompt is None:
-            return scripted(Invalid("the screen does not fit into the prompt", why=Why.PROMPT_TOO_LONG))
+            return make_decision(Invalid("the screen does not fit into the prompt", why=Why.PROMPT_TOO_LONG))
         messages, images = prompt
         completion = await self.policy.act(messages, images, self.sampling, key)
         response = self.context.parse(completion.text, screen)
-        action = explained(response.action, completion, self.sampling.max_new_tokens)
+        action = explain_unreadable(response.action, completion, self.sampling.max_new_tokens)
         return Decision(action, response.thought, completion, tuple(images))
 
     async def _prompt(
@@ -81,6 +83,6 @@ class ModelActor:
             context = replace(context, history_steps=shown, screenshots=min(context.screenshots, shown + 1))
 
 
-def scripted(action: Action, text: str = "") -> Decision:
+def make_decision(action: Action, text: str = "") -> Decision:
     """A decision made without a model."""
     return Decision(action, "", Completion((), (), (), 0, text))

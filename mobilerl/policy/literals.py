@@ -136,7 +136,7 @@ class _Reader:
         for found in re.compile(rf"\\.|{quote}", re.DOTALL).finditer(self.text, self.at + 1):
             if found[0] == quote and (after is None or after.match(self.text, found.end())):
                 text, self.at = self.text[self.at + 1 : found.start()], found.end()
-                return _unescaped(text)
+                return _unescape(text)
         raise GrammarError("a quoted text is not closed")
 
     def is_bare(self) -> bool:
@@ -199,7 +199,7 @@ def _number(text: str) -> int | float | str:
     return text if re.match(r"[+-]?0\d", text) else int(text)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     def character(found: re.Match[str]) -> str:
         code = found[1]
         return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, found[0])

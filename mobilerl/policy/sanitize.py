@@ -22,14 +22,14 @@ def escape_tokens(text: str) -> str:
     return encodable(text).replace("<|", "< |").replace("<image>", "< image>")
 
 
-def sanitized(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Makes untrusted text encodable and escapes tokens, tags and marks."""
     return escape_markup(encodable(text))
 
 
-def quoted(text: str) -> str:
+def quote_untrusted(text: str) -> str:
     """Puts untrusted text on one line and in quotes, so that it cannot imitate the prompt around it."""
-    return json.dumps(sanitized(text), ensure_ascii=False)
+    return json.dumps(sanitize_text(text), ensure_ascii=False)
 
 
 def encodable(text: str) -> str:

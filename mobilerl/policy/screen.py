@@ -211,7 +211,7 @@ class _Collector:
         for n in self._kept:
             number = next(marks) if n.actions else None
             elements.append(
-                Element(number, n.cls, tuple(n.actions), tuple(n.states), shortened("|".join(n.texts)), n.box, n.depth)
+                Element(number, n.cls, tuple(n.actions), tuple(n.states), shorten("|".join(n.texts)), n.box, n.depth)
             )
         return tuple(elements)
 
@@ -258,6 +258,6 @@ def _clean(text: str) -> str:
     return escape_markup(" ".join(text.split())) if text else ""
 
 
-def shortened(text: str, most: int = MAX_TEXT) -> str:
+def shorten(text: str, most: int = MAX_TEXT) -> str:
     """Truncates `text` to `most` characters and an ellipsis if it is longer."""
     return text if len(text) <= most else text[:most] + "..."

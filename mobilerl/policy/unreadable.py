@@ -58,7 +58,7 @@ def why(reason: str, completion: Completion, max_new_tokens: int) -> Why:
     return found
 
 
-def explained(action: Action, completion: Completion, max_new_tokens: int) -> Action:
+def explain_unreadable(action: Action, completion: Completion, max_new_tokens: int) -> Action:
     """The action that a parser read in a response; an invalid one says why."""
     if not isinstance(action, Invalid):
         return action
@@ -74,7 +74,7 @@ class Answer(Protocol):
     def action(self) -> Action: ...
 
 
-def counted(answers: Iterable[Answer]) -> dict[str, dict[str, int | str]]:
+def count_unreadable(answers: Iterable[Answer]) -> dict[str, dict[str, int | str]]:
     """`count` and `first` response of those that could not be read, by reason."""
     first: dict[str, str] = {}
     counts: Counter[str] = Counter()

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from mobilerl.envs.base import Action, Observation, Tap, Task, Type
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.policy.actions import describe
-from mobilerl.policy.context import ContextPolicy, Turn, build_messages
+from mobilerl.policy.context import ContextPolicy, build_messages
 from mobilerl.policy.screen import Box, Screen, parse_screen
-from mobilerl.policy.unreadable import explained
+from mobilerl.policy.turns import Turn
+from mobilerl.policy.unreadable import explain_unreadable
 from mobilerl.reachagent.actions import PageAction, from_device
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.identity import node_box
@@ -53,7 +54,7 @@ class Scenes:
     def see(self, page: str, focus: Box | None = None) -> Scene:
         """Scene of a page or, with `focus`, of the page after a tap on the field with that box."""
         if (page, focus) not in self._made:
-            self._made[page, focus] = self._focused(page, focus) if focus else self._plain(page)
+            self._made[page, focus] = self._focus(page, focus) if focus else self._plain(page)
         return self._made[page, focus]
 
     def _plain(self, page_id: str) -> Scene:
@@ -61,7 +62,7 @@ class Scenes:
         observation = Observation(page.screenshot, *size, page.xml, page.app, 0)
         return Scene(observation, parse_screen(page.xml, *size), page.actions)
 
-    def _focused(self, page_id: str, box: Box) -> Scene:
+    def _focus(self, page_id: str, box: Box) -> Scene:
         """Scene after a tap on a field, with the screenshot of that state if the graph has it, else the plain one."""
         plain, size = self.see(page_id), (self.graph.width, self.graph.height)
         xml = with_focus(plain.observation.xml, box, *size)
@@ -146,7 +147,7 @@ class PageAgent:
         messages, images = build_messages(query.task, query.turns, seen, scene.screen, self.context)
         completion = await self.policy.act(messages, images, self.sampling, key)
         response = self.context.parse(completion.text, scene.screen)
-        action = explained(response.action, completion, self.sampling.max_new_tokens)
+        action = explain_unreadable(response.action, completion, self.sampling.max_new_tokens)
         return Response(query, completion, action, response.thought)
 
     def _tapped_field(self, response: Response) -> Box | None:

@@ -43,9 +43,9 @@ from mobilerl.records.engine import Engine
 from mobilerl.records.files import read_records
 from mobilerl.records.screens import ScreenFolder
 from mobilerl.system.atomic_files import write_atomic
-from mobilerl.train import checkpoint
-from mobilerl.train.skipping import StepCounter
-from mobilerl.train.tracking import Tracker
+from mobilerl.training import checkpoint
+from mobilerl.training.skipping import StepCounter
+from mobilerl.training.tracking import Tracker
 
 STAGE = "dpo"
 KEEP = 2

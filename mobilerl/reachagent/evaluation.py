@@ -15,7 +15,7 @@ from typing import Any
 
 from mobilerl.eval.report import EpisodeResult, build_results, invalid_responses
 from mobilerl.eval.statistics import Interval, cluster_bootstrap_interval, paired_difference, wilson_interval
-from mobilerl.policy.unreadable import counted
+from mobilerl.policy.unreadable import count_unreadable
 from mobilerl.reachagent.actions import COMPLETE, PageAction
 from mobilerl.reachagent.agent import SUITE, PageAgent, Query, episode_task
 from mobilerl.reachagent.graph import PageGraph
@@ -40,7 +40,7 @@ def evaluate(
     walks = walk(graph, tasks, agent)
     results = build_results(SUITE, protocol, [_episode(task, *walks[task.id]) for task in tasks])
     asked = [response for flow in answers.values() for _, decision in flow for response in decision.responses]
-    unread = {"invalid_replies": invalid_responses([counted(asked)], len(asked))}
+    unread = {"invalid_replies": invalid_responses([count_unreadable(asked)], len(asked))}
     return results | unread | {"accuracy": accuracy(list(flows.values())), "flows": flows}
 
 

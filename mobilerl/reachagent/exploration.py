@@ -106,7 +106,7 @@ class Explorer:
         queued = {queue[0]}
         while queue:
             explored = self._explored[queue.popleft()]
-            for action in self._untried(explored):
+            for action in self._list_untried(explored):
                 if self._actions >= self._limits.actions:
                     self.dropped["page not fully explored: the limit on actions"] += 1
                     break
@@ -122,7 +122,7 @@ class Explorer:
         home = here = self._enter(app)
         for _ in range(min(steps, self._limits.actions)):
             explored = self._explored[here]
-            actions = self._untried(explored) or self._candidates(explored)
+            actions = self._list_untried(explored) or self._candidates(explored)
             target = self._try(explored, self._rng.choice(actions)) if actions else None
             if target is None or self._explored[target].depth >= self._limits.depth or self._rng.random() < RESTART:
                 here = home
@@ -132,7 +132,7 @@ class Explorer:
     def finish(self) -> PageGraph:
         """Returns the graph, including edges between explored apps."""
         for source, action, sight, png in self._to_other_apps:
-            target = self._known(sight, png)
+            target = self._find_variant(sight, png)
             if target is None:
                 self.dropped["another app's page"] += 1
             else:
@@ -188,7 +188,7 @@ class Explorer:
                 self._changes[sight.identity, scrolled] += changed and target is not None
         if target is None:
             ambiguous = self._screenshots and len(self._variants(sight.identity)) > 1
-            target = self._known(sight, self._screenshot() if ambiguous else b"")
+            target = self._find_variant(sight, self._screenshot() if ambiguous else b"")
         if target is not None:
             self.graph.add_edge(source.page.id, action, target)
         return target
@@ -221,7 +221,7 @@ class Explorer:
         """Page with exactly the same dump; None without one."""
         return next((page.id for page in self._variants(sight.identity) if page.xml == sight.xml), None)
 
-    def _known(self, sight: Sight, png: bytes) -> str | None:
+    def _find_variant(self, sight: Sight, png: bytes) -> str | None:
         """Variant equal to a screen, else the one most similar to `png` (b"": the first); None if there is none."""
         exact, variants = self._exactly(sight), self._variants(sight.identity)
         if exact is not None or not variants:
@@ -232,7 +232,7 @@ class Explorer:
 
     # --- what to try -----------------------------------------------------------------------------------------
 
-    def _untried(self, explored: ExploredPage) -> list[PageAction]:
+    def _list_untried(self, explored: ExploredPage) -> list[PageAction]:
         return [a for a in self._candidates(explored) if a not in explored.tried]
 
     def _candidates(self, explored: ExploredPage) -> list[PageAction]:
@@ -249,7 +249,7 @@ def worth_trying(space: Sequence[PageAction], most: int, words: Iterable[str]) -
         if action != COMPLETE:
             x1, y1, x2, y2 = action.box or (0, 0, 0, 0)
             alike.setdefault((action.kind, action.direction, x2 - x1, y2 - y1), []).append(action)
-    chosen = {action for group in alike.values() for action in spread(group, most)}
+    chosen = {action for group in alike.values() for action in select_spread(group, most)}
     actions = [a for a in space if a in chosen]
     inputs = [replace(a, text=text) for a in actions if a.kind == "input" for text in _texts(a, words)]
     others = [a for a in actions if a.kind not in ("input", "scroll")]
@@ -263,7 +263,7 @@ def _texts(action: PageAction, words: Iterable[str]) -> tuple[str, ...]:
     return (known[digest[0] % len(known)], PROBE) if known else (PROBE,)
 
 
-def spread(actions: list[PageAction], most: int) -> list[PageAction]:
+def select_spread(actions: list[PageAction], most: int) -> list[PageAction]:
     """Selects at most `most` (> 1) actions at even distances, including the first and the last."""
     if len(actions) <= most:
         return actions

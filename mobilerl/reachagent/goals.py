@@ -68,10 +68,10 @@ def _goals(graph: PageGraph, app: str, walks: int, rng: random.Random) -> Iterat
         if graph.pages[page].app == app:
             yield Goal(home, (Reach(graph.pages[page].identity),))
     for _ in range(walks):
-        yield _walked(graph, home, rng)
+        yield _walk(graph, home, rng)
 
 
-def _walked(graph: PageGraph, home: str, rng: random.Random) -> Goal:
+def _walk(graph: PageGraph, home: str, rng: random.Random) -> Goal:
     """The goal of a random walk that repeats no edge."""
     page = home
     used: set[tuple[str, PageAction]] = set()

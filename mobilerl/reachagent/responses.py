@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from mobilerl.envs.base import Action, LongPress, Swipe, Tap
 from mobilerl.models.codec import Codec
-from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.context import ContextPolicy
+from mobilerl.policy.turns import Turn
 from mobilerl.reachagent.actions import PageAction, device_actions, from_device
 from mobilerl.reachagent.agent import Decision, PageAgent, Query, Scenes, episode_task
 from mobilerl.reachagent.tasks import PageTask

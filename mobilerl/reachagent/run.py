@@ -41,8 +41,8 @@ from mobilerl.sft.samples import Sample, encode
 from mobilerl.suites.base import demonstrated_tasks
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import printable, say
-from mobilerl.train import checkpoint
-from mobilerl.train.tracking import Tracker
+from mobilerl.training import checkpoint
+from mobilerl.training.tracking import Tracker
 
 STAGE1 = "stage1"
 RESULTS, COUNTS, TABLE = "results.json", "pages/counts.json", "pages.md"
@@ -78,7 +78,7 @@ class ReachAgentRun(SftRun):
 
     def train_stage1(self) -> Path:
         """Trains on the golden flows of the training tasks, mixed with ordinary demonstrations."""
-        if out := self.finished(STAGE1):
+        if out := self.find_finished(STAGE1):
             return out
         settings = self.recipe.pages
         counts: Counter[str] = Counter()
@@ -184,13 +184,12 @@ class ReachAgentRun(SftRun):
 
 def dpo_recipe(recipe: Recipe, stage1: Path, steps: int) -> Recipe:
     """Recipe of DPO's engine: stage 1's weights, [dpo]'s learning rate, temperature 1, and no KL reference."""
-    rate = {"learning_rate": recipe.dpo.learning_rate, "warmup_steps": int(WARMUP_RATIO * steps)}
+    optimizer = AdaGRPOSection(learning_rate=recipe.dpo.learning_rate, warmup_steps=int(WARMUP_RATIO * steps))
     return recipe.model_copy(
         update={
             "model": str(stage1),
-            "engine": recipe.engine.model_copy(update=rate),
             "rollout": recipe.rollout.model_copy(update={"temperature": 1.0}),
-            "algorithm": AdaGRPOSection(),  # without a KL term
+            "algorithm": optimizer,  # without a KL term
         }
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from mobilerl.reachagent.actions import PageAction
@@ -43,9 +43,9 @@ class PageTask:
 
 @dataclass
 class TaskSet:
-    train: list[PageTask] = field(default_factory=list)
-    test: list[PageTask] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
+    train: list[PageTask]
+    test: list[PageTask]
+    dropped: Counter[str]
     """Number of dropped flows and tasks, by reason."""
 
 
@@ -55,17 +55,18 @@ def make_tasks(graph: PageGraph, walks: int = 1000, test_share: float = 0.2, see
     `test_share` is the fraction of flows that are held out (ReachAgent: 0.05, of many more flows).
     Raises ValueError if the graph has fewer than two flows.
     """
-    made, rng = TaskSet(), random.Random(seed)
-    goals = find_goals(graph, walks, rng, made.dropped)
+    dropped: Counter[str] = Counter()
+    rng = random.Random(seed)
+    goals = find_goals(graph, walks, rng, dropped)
     if len(goals) < 2:
         raise ValueError(f"the graph has {len(goals)} flows; a train and a test set need at least two")
     rng.shuffle(goals)
     held_out = max(1, round(test_share * len(goals)))
-    writer = _Writer(graph, rng, made.dropped)
-    made.test = [task for goal in goals[:held_out] for task in writer.tasks(goal)]
-    made.train = [task for goal in goals[held_out:] for task in writer.tasks(goal)]
-    check_no_leak(made.train, made.test)
-    return made
+    writer = _Writer(graph, rng, dropped)
+    test = [task for goal in goals[:held_out] for task in writer.tasks(goal)]
+    train = [task for goal in goals[held_out:] for task in writer.tasks(goal)]
+    check_no_leak(train, test)
+    return TaskSet(train, test, dropped)
 
 
 def check_no_leak(train: Iterable[PageTask], test: Iterable[PageTask]) -> None:

@@ -181,7 +181,7 @@ class MicroBatch:
     """(R, L) log-probabilities under the frozen reference; None without a KL term."""
     advantage: Tensor
     """(R,)"""
-    older: Tensor
+    off_policy: Tensor
     """(R,) bool: replayed, or sampled by an earlier version of the weights because collection ran ahead."""
     replayed: Tensor
     """(R,) bool: drawn from a replay buffer."""

@@ -59,16 +59,16 @@ def trajectory_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Tra
         if record["schema"] != SCHEMA:
             raise ValueError(f"schema {record['schema']!r}; this version of mobilerl reads schema {SCHEMA}")
         values = {name: record[name] for name in ("id", "reward", "device_id", "error", "wall_s")}
-        task = _checked(Task(**record["task"]))
+        task = _check_types(Task(**record["task"]))
         steps = tuple(_step_from_dict(step, screens) for step in record["steps"])
-        return _checked(Trajectory(task=task, steps=steps, status=Status(record["status"]), **values))
+        return _check_types(Trajectory(task=task, steps=steps, status=Status(record["status"]), **values))
     except KeyError as error:
         raise ValueError(f"field {error} is missing or has an unknown value") from error
     except TypeError as error:
         raise ValueError(f"a field has the wrong type: {error}") from error
 
 
-def _checked(made: _T) -> _T:
+def _check_types(made: _T) -> _T:
     """Returns `made`. Raises ValueError if a field does not have its declared type."""
     for field in fields(cast("Any", made)):
         value, kind = getattr(made, field.name), _JSON_TYPES.get(str(field.type))
@@ -110,10 +110,10 @@ def _step_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Step:
         return screens.get(digest) if digest else b""
 
     observation, completion, action = record["observation"], record["completion"], record["action"]
-    return _checked(
+    return _check_types(
         Step(
-            observation=_checked(Observation(**{**observation, "screenshot": screen(observation["screenshot"])})),
-            completion=_checked(
+            observation=_check_types(Observation(**{**observation, "screenshot": screen(observation["screenshot"])})),
+            completion=_check_types(
                 Completion(
                     prompt_ids=_numbers(completion, "prompt_ids", int),
                     token_ids=_numbers(completion, "token_ids", int),
@@ -125,7 +125,7 @@ def _step_from_dict(record: Mapping[str, Any], screens: ScreenStore) -> Step:
             ),
             images=tuple(screen(digest) for digest in record["images"]),
             thought=record["thought"],
-            action=_checked(ACTION_TYPES[action["kind"]](**action)),
+            action=_check_types(ACTION_TYPES[action["kind"]](**action)),
             timings=record["timings"],
             note=record.get("note", ""),
         )

@@ -24,7 +24,7 @@ from mobilerl.judge.scorer import Scorer
 from mobilerl.policy.actor import Actor
 from mobilerl.records import Cause, Group, LostGroup, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, Played, play_episode
-from mobilerl.rollout.reward import scored
+from mobilerl.rollout.reward import compute_reward
 
 log = logging.getLogger(__name__)
 JUDGE_METRICS = {
@@ -101,7 +101,7 @@ class Collector:
         greedy: Actor | None = None,
     ) -> None:
         self.pool: Devices = FixedDevices(devices) if isinstance(devices, Sequence) else devices
-        self.pool.changed = self._pump
+        self.pool.on_change(self._pump)
         self.actor, self.settings = actor, settings
         self.greedy = greedy or actor
         """Actor of the episodes of `evaluate`."""
@@ -112,7 +112,7 @@ class Collector:
         self.last_fault = ""
         """Reason of the last failed episode."""
         self.lost: list[LostGroup] = []
-        """Lost groups in the order in which they ended; the caller clears the list after handling them."""
+        """Lost groups in the order in which they ended, until they are taken (`take_lost`)."""
         self._unevaluated: set[str] = set()
         """Tasks of which a lost episode of `evaluate` was reported."""
         self._changed, self._scorer = changed, scorer
@@ -161,11 +161,16 @@ class Collector:
     def report(self) -> list[DeviceReport]:
         return self.pool.report()
 
-    def tell(self, happened: Callable[[DeviceEvent], None]) -> None:
-        """Passes what happens to devices to `happened` from now on."""
-        self.pool.happened = happened
+    def on_event(self, happened: Callable[[DeviceEvent], None]) -> None:
+        """Calls `happened` from now on with what happens to devices."""
+        self.pool.on_event(happened)
 
-    def judged(self) -> Mapping[str, float]:
+    def take_lost(self) -> list[LostGroup]:
+        """Removes the lost groups and returns them."""
+        taken, self.lost = self.lost, []
+        return taken
+
+    def count_judge_usage(self) -> Mapping[str, float]:
         """Cumulative requests and tokens of the judge; {} without one."""
         if self._scorer is None:
             return {}
@@ -255,7 +260,7 @@ class Collector:
     # --- episodes --------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Starts an episode on every ready device. `playing` changes only here and in `_ended`."""
+        """Starts an episode on every ready device. `playing` changes only here and in `_finish_episode`."""
         if self.pool.failure is not None:
             self._fail(self.pool.failure)
         if self._failure is None:
@@ -265,7 +270,7 @@ class Collector:
                     self._jobs.remove(job)
                     episode = asyncio.get_running_loop().create_task(self._play(env, job))
                     self._playing.add(episode)
-                    episode.add_done_callback(partial(self._ended, env=env, job=job))
+                    episode.add_done_callback(partial(self._finish_episode, env=env, job=job))
                 elif not job.failed_on:
                     break  # no device is ready
         self._changed()
@@ -279,7 +284,7 @@ class Collector:
         finally:
             self._busy_s += time.monotonic() - self._began.pop(job.id)
 
-    def _ended(self, episode: asyncio.Task[Played], env: MobileEnv, job: _Job) -> None:
+    def _finish_episode(self, episode: asyncio.Task[Played], env: MobileEnv, job: _Job) -> None:
         """Files or scores an episode that has ended and returns its device, without yielding in between."""
         self._playing.discard(episode)
         if self._died(episode):
@@ -291,17 +296,17 @@ class Collector:
             # Scoring needs no device, and the policy must not wait for this episode's next request.
             scoring = asyncio.get_running_loop().create_task(self._score(self._scorer, played))
             self._scoring.add(scoring)
-            scoring.add_done_callback(lambda done: self._scored(done, job))
+            scoring.add_done_callback(lambda done: self._finish_scoring(done, job))
         self.pool.give_back(env, played.trajectory.error if played.fault is None else "")
         self._pump()
 
     async def _score(self, scorer: Scorer, played: Played) -> Trajectory:
         try:
-            return replace(played.trajectory, reward=await scored(scorer, played.trajectory, played.final))
+            return replace(played.trajectory, reward=await compute_reward(scorer, played.trajectory, played.final))
         except InfraError as fault:
             return replace(played.trajectory, status=Status.INFRA_ERROR, error=str(fault))
 
-    def _scored(self, scoring: asyncio.Task[Trajectory], job: _Job) -> None:
+    def _finish_scoring(self, scoring: asyncio.Task[Trajectory], job: _Job) -> None:
         self._scoring.discard(scoring)
         if not self._died(scoring):
             self._file(job, scoring.result(), elsewhere=False)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from mobilerl.config import AgentSection
 from mobilerl.envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
 from mobilerl.policy.actor import Actor
-from mobilerl.policy.context import Turn
 from mobilerl.policy.screen import parse_screen
+from mobilerl.policy.turns import Turn
 from mobilerl.records import Status, Step, Trajectory
-from mobilerl.rollout.reward import checked
+from mobilerl.rollout.reward import check_reward
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ async def _score(env: MobileEnv, task: Task, scored: bool) -> float:
         if scored:
             raise
         return 0.0
-    return checked(reward, f"{type(env).__name__}.score", task.id) if scored else 0.0
+    return check_reward(reward, f"{type(env).__name__}.score", task.id) if scored else 0.0
 
 
 @dataclass(slots=True)

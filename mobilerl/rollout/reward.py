@@ -17,14 +17,14 @@ ROUNDING = 1e-6
 """How far a reward may be outside [0, 1], as a sum of weights in single precision is; it is clipped."""
 
 
-async def scored(scorer: Scorer, trajectory: Trajectory, final: Observation | None) -> float:
+async def compute_reward(scorer: Scorer, trajectory: Trajectory, final: Observation | None) -> float:
     """The scorer's reward; `score` need not be a coroutine. Raises ConfigError if it is no reward."""
     said = scorer.score(trajectory, final)
     name = getattr(scorer, "name", "") or f"the scorer {type(scorer).__name__}"
-    return checked(await said if inspect.isawaitable(said) else said, name, trajectory.task.id)
+    return check_reward(await said if inspect.isawaitable(said) else said, name, trajectory.task.id)
 
 
-def checked(value: Any, source: str, task_id: str) -> float:
+def check_reward(value: Any, source: str, task_id: str) -> float:
     """The reward `value` as a float, whatever its type. Raises ConfigError unless it is a number in [0, 1]."""
     reward = _number(value)
     if not -ROUNDING <= reward <= 1 + ROUNDING:  # NaN neither

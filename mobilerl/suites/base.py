@@ -6,16 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.marks import EVAL_PLUGIN
 from mobilerl.config.named import load_named
-from mobilerl.config.suite import OWN, SuiteBase, suite_name, suite_sections
+from mobilerl.config.suite import OWN, suite_name, suite_sections
 from mobilerl.envs.base import Devices, MobileEnv, Task
-
-if TYPE_CHECKING:
-    from mobilerl.suites.command import EvalCommand
 
 
 class Suite(Protocol):
@@ -50,18 +47,6 @@ class Suite(Protocol):
 
 EVALUATED_ONLY = {"androidlab": "mobilerl.suites.androidlab.command:AndroidLabCommand"}
 """Suites that cannot be trained on, by name, with their class of `mobilerl eval NAME`."""
-
-
-def eval_commands() -> dict[str, EvalCommand]:
-    """What `mobilerl eval NAME` runs, by name: our own suites and those of installed packages."""
-    own = {suite_name(section): eval_command(section) for section in OWN.values()}
-    own |= {name: load_named(command, name)(name) for name, command in EVALUATED_ONLY.items()}
-    return own | {suite_name(section): eval_command(section) for section in suite_sections().values()}
-
-
-def eval_command(section: type[SuiteBase]) -> EvalCommand:
-    """What `mobilerl eval` runs for a suite."""
-    return load_named(section.evaluation, f"{section.__name__}.evaluation")(suite_name(section))
 
 
 def settings_command(name: str) -> str:

@@ -9,9 +9,11 @@ from functools import partial
 from typing import Any
 
 from mobilerl.config import ConfigError, Recipe, load_recipe, validate
+from mobilerl.config.named import load_named
+from mobilerl.config.suite import OWN, SuiteBase, suite_name, suite_sections
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS
 from mobilerl.eval.report import UNSEEN, percent
-from mobilerl.suites.base import settings_command
+from mobilerl.suites.base import EVALUATED_ONLY, settings_command
 from mobilerl.suites.evaluation import evaluate
 from mobilerl.suites.plan import Plan, SuitePlan
 from mobilerl.system.terminal import make_console, make_table
@@ -140,3 +142,15 @@ class PlanCommand(EvalCommand):
         changed = recipe.suite.model_dump(mode="json", exclude_defaults=True, exclude={"type"})
         shown = {name: value if isinstance(value, str) else json.dumps(value) for name, value in changed.items()}
         return [self.name, *(f"--suite.{name}={value}" for name, value in shown.items())]
+
+
+def eval_commands() -> dict[str, EvalCommand]:
+    """What `mobilerl eval NAME` runs, by name: our own suites and those of installed packages."""
+    own = {suite_name(section): eval_command(section) for section in OWN.values()}
+    own |= {name: load_named(command, name)(name) for name, command in EVALUATED_ONLY.items()}
+    return own | {suite_name(section): eval_command(section) for section in suite_sections().values()}
+
+
+def eval_command(section: type[SuiteBase]) -> EvalCommand:
+    """What `mobilerl eval` runs for a suite."""
+    return load_named(section.evaluation, f"{section.__name__}.evaluation")(suite_name(section))

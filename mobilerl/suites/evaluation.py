@@ -10,6 +10,7 @@ import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -68,7 +69,7 @@ def evaluate(
     policy = make_policy(model, model_name) if is_server(model) else None
     who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
     tasks = plan.tasks(recipe)
-    phones = min(recipe.phone.count, len(tasks) * plan.trials)
+    phones = min(recipe.fleet.count, len(tasks) * plan.trials)
     protocol = {"mobilerl": __version__, "agent": agent, "seed": SEED} | plan.protocol(recipe)
     if who:
         protocol |= {**who, **agent_protocol(recipe, plan.temperature, leave_out={"deadline_s"}), "phones": phones}
@@ -82,7 +83,7 @@ def evaluate(
     keep = keep or audited
     past = read_journal(out)
     if replace and past.results is not None and (past.results["protocol"] != protocol or is_server(model)):
-        past.results = None  # a server does not tell whether its weights have changed
+        past = replace_fields(past, results=None)  # a server does not tell whether its weights have changed
     past.check(protocol, "or add --replace")
     if past.results is not None and _is_complete(past.results, out, keep):
         hint = "; add --replace if the server has other weights now" if is_server(model) else ""
@@ -157,7 +158,7 @@ class _Run:
                 shutil.rmtree(self.out / EPISODES, ignore_errors=True)
                 (self.out / RESULTS).unlink(missing_ok=True)
 
-            def ended(group: Group) -> None:
+            def record_group(group: Group) -> None:
                 journal.begin(self.plan.suite, self.protocol, len(self.tasks) * self.plan.trials)
                 for trial, trajectory in enumerate(group.trajectories):
                     if self.keep:
@@ -168,7 +169,7 @@ class _Run:
 
             settings, trials = episode_settings(recipe.agent), self.plan.trials
             left = {task.id for task in self.missing}
-            run = partial(run_tasks, devices, policy, self.tasks, "eval", settings, ended, trials)
+            run = partial(run_tasks, devices, policy, self.tasks, "eval", settings, record_group, trials)
             lost = asyncio.run(run(scorer=scorer, done=lambda task: task.id not in left))
             self._lost |= {group.task.id: group.reason for group in lost}
 

@@ -139,7 +139,7 @@ class AdbFleet(FleetType):
     def transports(self, recipe: Recipe) -> dict[str, Transport]:
         from mobilerl.envs.pool.adb import AdbServer
 
-        count = recipe.phone.count
+        count = recipe.fleet.count
         used = recipe.fleet.serials[: count + self.spares(recipe.fleet, count)]
         return {serial: AdbServer().transport(serial) for serial in used}
 
@@ -152,7 +152,7 @@ class AdbFleet(FleetType):
     def claim(self, recipe: Recipe, claim: Claim) -> None:
         from mobilerl.envs.pool.adb import AdbServer, claim_phones
 
-        count = recipe.phone.count + self.spares(recipe.fleet, recipe.phone.count)
+        count = recipe.fleet.count + self.spares(recipe.fleet, recipe.fleet.count)
         claim_phones(claim, map(AdbServer().transport, recipe.fleet.serials[:count]))
 
 
@@ -174,7 +174,7 @@ def make_devices(recipe: Recipe, run_dir: Path | None = None, part: Part | None 
     `claimed_devices` in the one that started them. Logs of containers that failed are written to `run_dir/devices`.
     """
     claim = Claim() if part else Claim(run_name(run_dir), ConfigError)
-    part, count = part or Part(), recipe.phone.count
+    part, count = part or Part(), recipe.fleet.count
     check_packages(recipe.fleet)
     leased = part.among(range(count))
     spares = part.among(range(count, count + fleet_type(recipe.fleet).spares(recipe.fleet, count)))
@@ -197,7 +197,7 @@ def describe_devices(recipe: Recipe, own: Devices | Sequence[MobileEnv] | None =
     if isinstance(own, Sequence):
         return f"{len(own)} of the suite's own"
     fleet = fleet_type(recipe.fleet)
-    return fleet.describe(recipe, recipe.phone.count + fleet.spares(recipe.fleet, recipe.phone.count))
+    return fleet.describe(recipe, recipe.fleet.count + fleet.spares(recipe.fleet, recipe.fleet.count))
 
 
 def check_packages(fleet: FleetSection) -> None:
@@ -218,7 +218,7 @@ def check_devices(recipe: Recipe) -> None:
             )
     if len(set(map(address_of, fleet.serials))) < len(fleet.serials):
         raise ConfigError("fleet.serials names a device twice: each runs one episode at a time")
-    fleet_type(fleet).spares(fleet, recipe.phone.count)  # raises ConfigError for too few serials
+    fleet_type(fleet).spares(fleet, recipe.fleet.count)  # raises ConfigError for too few serials
     for given in fleet.environment:
         _variable(given)
     if fleet_type(fleet).starts_containers:

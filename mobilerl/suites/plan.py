@@ -103,7 +103,7 @@ class SuitePlan(Plan):
         return self._parts[task.id]
 
     def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
-        recipe = recipe.model_copy(update={"phone": recipe.phone.model_copy(update={"count": count})})
+        recipe = recipe.model_copy(update={"fleet": recipe.fleet.model_copy(update={"count": count})})
         own = make_suite(recipe).open(out)[1]
         if own is None:
             return make_devices(recipe, out)

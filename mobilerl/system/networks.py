@@ -59,7 +59,7 @@ def check_variables() -> None:
     """Raises ConfigError for a proxy or a file of certificates in the environment that httpx cannot use."""
     for name, value in _proxy_variables():
         if problem := _problem(value):
-            raise ConfigError(f"{name}={_shown(value)}: {problem}; correct it, or unset it")
+            raise ConfigError(f"{name}={_hide_password(value)}: {problem}; correct it, or unset it")
     _certificates()
 
 
@@ -70,7 +70,7 @@ def way_to(url: str) -> str:
         return ""
     proxies = getproxies()
     used = proxies.get(parts.scheme) or proxies.get("all")
-    named = [f"{name}={_shown(value)}" for name, value in _proxy_variables() if value == used]
+    named = [f"{name}={_hide_password(value)}" for name, value in _proxy_variables() if value == used]
     return f" through the proxy {named[0]}" if named else ""
 
 
@@ -98,7 +98,7 @@ def _problem(value: str) -> str:
     return ""
 
 
-def _shown(value: str) -> str:
+def _hide_password(value: str) -> str:
     """A proxy without user and password, which may contain any character if it is malformed."""
     return re.sub(r"^(\w*://)?.*@", rf"\1{HIDDEN}@", value, flags=re.DOTALL)
 

@@ -102,6 +102,15 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
+def announced(what: str) -> Iterator[None]:
+    """Says on standard error what begins and then how long it took, for a start that may take minutes."""
+    say(f"{what} ...", stderr=True)
+    began = time.monotonic()
+    yield
+    say(f"{what}: {duration(time.monotonic() - began)}", stderr=True)
+
+
+@contextmanager
 def progress_bar(what: str, before: int = 0) -> Iterator[Callable[..., None]]:
     """Yields `show(done, total, note="")`, which updates a bar with the time left on standard error.
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from mobilerl.config import ConfigError, Recipe, read_saved
 from mobilerl.config.reading import CONFIG_FILE
-from mobilerl.train.starts import STARTS_FILE
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.starts import STARTS_FILE
+from mobilerl.training.tracking import read_metrics
 
 IN_HEAD = ("model", "train.seed")
 """Settings that the head of the page names in any case."""
@@ -48,17 +48,17 @@ def changed_settings(recipe: Recipe) -> list[list[Any]]:
 
     In a section with a `type`, such as the algorithm, the defaults are those of that type.
     """
-    return list(_changed(recipe, recipe.model_dump(mode="json"), ""))
+    return list(_list_changed(recipe, recipe.model_dump(mode="json"), ""))
 
 
-def _changed(section: BaseModel, saved: Mapping[str, Any], prefix: str) -> Iterator[list[Any]]:
+def _list_changed(section: BaseModel, saved: Mapping[str, Any], prefix: str) -> Iterator[list[Any]]:
     usual = {name: f.get_default(call_default_factory=True) for name, f in type(section).model_fields.items()}
     for name, default in usual.items():
         value = getattr(section, name)
         if isinstance(value, BaseModel):
             if type(value) is not type(default) and "type" in saved[name]:
                 yield [f"{prefix}{name}.type", saved[name]["type"], getattr(default, "type", None)]
-            yield from _changed(value, saved[name], f"{prefix}{name}.")
+            yield from _list_changed(value, saved[name], f"{prefix}{name}.")
         elif value != default:
             yield [f"{prefix}{name}", saved[name], _plain(default)]
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 from mobilerl.viewer.about import about_run
 from mobilerl.viewer.episodes import Cache, write_episodes
 from mobilerl.viewer.evaluations import RESULTS, evaluations_of, pairs_with_others, pairs_within

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from mobilerl.models.checkpoint_folder import iteration_of
 from mobilerl.records import Status
 from mobilerl.records.files import read_records
-from mobilerl.train.run_log import ADVANTAGES, SHAPED_REWARDS
+from mobilerl.training.run_log import ADVANTAGES, SHAPED_REWARDS
 from mobilerl.viewer.evaluations import evaluation_folders, evaluation_name
 from mobilerl.viewer.scripts import write_script
 from mobilerl.viewer.steps import Decode, step_for_page

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mobilerl.train.run_log import FLEET_FILE, TASKS_FILE
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.run_log import FLEET_FILE, TASKS_FILE
+from mobilerl.training.tracking import read_metrics
 
 SOLVED_STREAK = 16
 """Number of consecutive successful trajectories after which a task counts as solved."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mobilerl.envs.base import COORD_MAX
-from mobilerl.policy.screen import Element, Screen, parse_screen, shortened
+from mobilerl.policy.screen import Element, Screen, parse_screen, shorten
 
 MAX_BARS = 160
 """Maximum number of bars for the log-probabilities of a response, each the minimum of its tokens."""
@@ -83,7 +83,7 @@ def _element(element: Element, screen: Screen) -> dict[str, Any]:
     sides = (screen.width, screen.height) * 2
     return {
         "class": element.cls,
-        "text": shortened(element.text, MAX_TEXT),
+        "text": shorten(element.text, MAX_TEXT),
         "box": [round(v * side / COORD_MAX) for v, side in zip(element.box, sides, strict=True)],
         "states": [*element.actions, *element.states],
     }

@@ -8,9 +8,10 @@ from typing import Any
 
 from mobilerl.envs.base import Action, Invalid, LongPress, Observation, Tap, Task
 from mobilerl.policy.actions import describe, format_response
-from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen, parse_screen
+from mobilerl.policy.turns import Turn
 from mobilerl.sft.samples import ExpertStep
 from mobilerl.sft.sources.report import Counts
 
@@ -90,7 +91,7 @@ def expand(demo: Demonstration, context: ContextPolicy, counts: Counts) -> Itera
     for index, step in enumerate(demo.steps):
         screen = _screen(step.xml, step.width, step.height)
         seen = Observation(step.screenshot, step.width, step.height, step.xml, step.app, index)
-        reason, written = _written(step, screen, context)
+        reason, written = _write_response(step, screen, context)
         if reason:
             counts.rejected_steps[reason] += 1
         else:
@@ -144,7 +145,7 @@ def _touches_same_element(written: str, touch: Tap | LongPress, screen: Screen, 
     return same and not _USES[touch.kind].isdisjoint(touched.actions)
 
 
-def _written(step: RecordedStep, screen: Screen, context: ContextPolicy) -> tuple[str, str]:
+def _write_response(step: RecordedStep, screen: Screen, context: ContextPolicy) -> tuple[str, str]:
     """The reason for rejecting the step ("" for none), and its response in the history of later steps.
 
     The history uses the context's format, even if a policy replied in another one. Published formats write it when the

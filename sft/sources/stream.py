@@ -135,7 +135,7 @@ def steps(
         files = list(source.files)
         if buffer:
             rng.shuffle(files)
-        return _shuffled((step for file in files for step in source.steps(file, split, context, counts)), buffer, rng)
+        return _shuffle((step for file in files for step in source.steps(file, split, context, counts)), buffer, rng)
 
     passes = [one_pass(source, report.counts(source.name)) for source in sources]
     limits = limits or [source.settings.limit for source in sources]
@@ -153,7 +153,7 @@ def steps(
             unread.discard(i)
 
 
-def _shuffled(steps: Iterator[SourceStep], buffer: int, rng: random.Random) -> Iterator[SourceStep]:
+def _shuffle(steps: Iterator[SourceStep], buffer: int, rng: random.Random) -> Iterator[SourceStep]:
     held: list[SourceStep] = []
     for step in steps:
         if len(held) < buffer:

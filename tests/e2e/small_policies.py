@@ -7,10 +7,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from mobilerl.config import AgentSection
+from mobilerl.config import AgentSection, load_recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.envs.base import Action, Finish, Task
 from mobilerl.envs.phone.env import PhoneEnv
@@ -80,13 +81,18 @@ def fine_tune(
     return final
 
 
+def tiny_agent(**settings: Any) -> AgentSection:
+    """The agent settings of the tiny model's recipes, with changes."""
+    return load_recipe("base/tiny-model").agent.model_copy(update=settings)
+
+
 def weak_policy(folder: Path, templates: Sequence[str], hidden: int = 32) -> Path:
     """Trains a policy that sometimes succeeds at `templates`: three of ten of its demonstrated actions are random."""
     tasks = [suite.make_task(name, seed) for name in templates for seed in range(4)]
     steps = with_mistakes(
         demonstrate(tasks), 0.3, lambda step, rng: rng.choice([*candidates(step.screen), Finish()]), copies=4
     )
-    return fine_tune(folder, AgentSection(screenshots=1, max_new_tokens=16), steps, epochs=25, hidden=hidden)
+    return fine_tune(folder, tiny_agent(max_new_tokens=16), steps, epochs=25, hidden=hidden)
 
 
 def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int, temperature: float) -> list[Group]:

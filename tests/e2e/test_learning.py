@@ -7,20 +7,20 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, sampled, success_rate, with_mistakes
+from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, sampled, success_rate, tiny_agent, with_mistakes
 
-from mobilerl.config import AgentSection, load_recipe
+from mobilerl.config import load_recipe
 from mobilerl.envs.base import Action, Finish
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.policy.actions import candidates
 from mobilerl.sft.samples import ExpertStep
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.online import train
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.online import train
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-TEXT_ONLY = AgentSection(screenshots=0, max_new_tokens=16)
+TEXT_ONLY = tiny_agent(screenshots=0, max_new_tokens=16)
 TEMPLATE = "MusicPause"
 TASKS = [suite.make_task(TEMPLATE, seed) for seed in range(8)]
 TEN = """SettingsTurnOn SettingsReadName ContactsReadPhone MessagesReadLast NotesRead CalculatorCompute ClockAlarmOn
@@ -28,7 +28,7 @@ TEN = """SettingsTurnOn SettingsReadName ContactsReadPhone MessagesReadLast Note
 
 
 def test_a_policy_overfits_ten_tasks(tmp_path):
-    agent = AgentSection()  # with screenshots, as in the recipes
+    agent = tiny_agent()  # with screenshots, as in the recipes
     tasks = [suite.make_task(name, 0) for name in TEN]
     path = fine_tune(tmp_path, agent, demonstrate(tasks), 40, hidden=64, learning_rate=2e-3, batch_size=8)
     assert success_rate(sampled(path, agent, tasks, 1, temperature=0.0)) >= 0.9
@@ -47,12 +47,12 @@ def imperfect_demonstrations() -> list[ExpertStep]:
 
 def success_curve(algorithm: str, model: Path, run_dir: Path, iterations: int) -> list[float]:
     """Trains with the algorithm's defaults; returns the success rate of every iteration's sampled episodes."""
-    flags = f"""--algorithm.type {algorithm} --model {model} --phone.count 64 --phone.width {WIDTH}
+    flags = f"""--algorithm.type {algorithm} --model {model} --fleet.count 64 --phone.width {WIDTH}
         --phone.height {HEIGHT} --phone.popup_rate 0 --tasks.per_template 8 --tasks.templates ["{TEMPLATE}"]
-        --rollout.tasks_per_iteration 8 --engine.learning_rate 1e-3 --engine.warmup_steps 0 --engine.threads 1
-        --train.mini_batch 64 --train.iterations {iterations} --train.checkpoint_every 1000
+        --rollout.tasks_per_iteration 8 --algorithm.learning_rate 1e-3 --algorithm.warmup_steps 0 --engine.threads 1
+        --algorithm.mini_batch_size 64 --train.iterations {iterations} --train.checkpoint_every 1000
         --train.trajectories_every 0"""
-    train(load_recipe(None, flags.split()), run_dir, resume=False)
+    train(load_recipe("base/tiny-model", flags.split()), run_dir, resume=False)
     return [m["rollout/success_rate"] for m in read_metrics(run_dir / "metrics.jsonl")]
 
 

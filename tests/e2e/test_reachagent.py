@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 from installed import pretend_installed
-from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune
+from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, tiny_agent
 
-from mobilerl.config import AgentSection
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.report import read_results
 from mobilerl.reachagent.dpo import read_pairs
 from mobilerl.reachagent.graph import PageGraph
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--phone.count", "4"]
+SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--fleet.count", "4"]
 PAGES = {"apps": '["Notes"]', "walks": 60, "epochs": 2}
 TRAIN = {"checkpoint_every": 1}
 SECTIONS = {"pages": PAGES, "dpo": {"epochs": 1}, "sft": {"batch_size": 8}, "train": TRAIN}
@@ -34,7 +33,7 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reachagent")
     pretend_installed(folder / "venv")
     steps = demonstrate([suite.make_task(name, 0) for name in ("NotesDelete", "MusicPause") if name in suite.TEMPLATES])
-    fine_tune(folder / "made", AgentSection(max_new_tokens=16), steps, epochs=2).rename(folder / "final")
+    fine_tune(folder / "made", tiny_agent(max_new_tokens=16), steps, epochs=2).rename(folder / "final")
     return folder
 
 

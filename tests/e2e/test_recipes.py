@@ -16,18 +16,18 @@ from small_policies import HEIGHT, WIDTH
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
 from mobilerl.config import read_saved
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --phone.count 8".split()
+SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --fleet.count 8".split()
 SFT = """--sft.reading_samples 64 --sft.processes 0
     --sft.demos_per_template 1 --sft.stage1_epochs 0.1
     --sft.stage2_rounds 2 --sft.stage2_epochs 0.1 --sft.batch_size 8 --agent.max_new_tokens 12"""
 TRAIN = """--tasks.per_template 1 --rollout.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
-    --train.mini_batch 64 --train.trajectories_every 1 --eval.every 0 --tracking.tensorboard true"""
+    --algorithm.mini_batch_size 64 --train.trajectories_every 1 --eval.every 0 --tracking.tensorboard true"""
 EVAL = """--instances 2 --template MusicPause --template MusicAddToPlaylist"""
 SFT, TRAIN, EVAL = ([*SCREEN, *words.split()] for words in (SFT, TRAIN, EVAL))
 METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min rollout/env_utilization

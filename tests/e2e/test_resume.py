@@ -22,8 +22,8 @@ import pytest
 from prepared import program
 from small_policies import HEIGHT, WIDTH, weak_policy
 
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -53,27 +53,27 @@ def command(policy: Path, run_dir: Path, *more: str, **settings: object) -> list
     """Settings of AdaGRPO, unless `more` names another recipe."""
     flags = {
         "model": policy,
-        "phone.count": 4,
+        "fleet.count": 4,
         "phone.width": WIDTH,
         "phone.height": HEIGHT,
         "phone.popup_rate": 0.5,
         "tasks.per_template": 3,
         "tasks.templates": '["MusicPause", "TodoDue"]',
         "rollout.tasks_per_iteration": 3,
-        "engine.learning_rate": 1e-3,
-        "engine.warmup_steps": 3,
+        "algorithm.learning_rate": 1e-3,
+        "algorithm.warmup_steps": 3,
         "engine.threads": 1,
         "algorithm.group_size": 4,
         "algorithm.curriculum.epoch_groups": 2,
         **({} if "--config" in more else ADAGRPO),
         "train.iterations": ITERATIONS,
-        "train.mini_batch": 16,
+        "algorithm.mini_batch_size": 16,
         "train.checkpoint_every": 2,
         "train.trajectories_every": 1,
         **{name.replace("__", "."): value for name, value in settings.items()},
     }
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    config = [] if "--config" in more else ["--config", os.devnull]
+    config = [] if "--config" in more else ["--config", "base/tiny-model"]
     return [*MOBILERL, "train", *config, "--run-dir", str(run_dir), *words, *more]
 
 
@@ -218,7 +218,7 @@ SFT = """--stage 1 --tiny.hidden 32 --sft.reading_samples 16 --sft.demos_per_tem
 def test_sft_that_is_killed_and_started_again_is_the_same(tmp_path):
     def words(name: str) -> list[str]:
         screen = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT)]
-        return ["sft", "--config", os.devnull, "--run-dir", str(tmp_path / name), *screen, *SFT.split()]
+        return ["sft", "--config", "base/tiny-model", "--run-dir", str(tmp_path / name), *screen, *SFT.split()]
 
     run = tmp_path / "killed"
     child = subprocess.Popen([*MOBILERL, *words("killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

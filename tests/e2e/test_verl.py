@@ -28,8 +28,8 @@ from small_policies import HEIGHT, WIDTH, weak_policy
 from test_recipes import METRICS
 
 from mobilerl.records.files import load_trajectories
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [
     pytest.mark.e2e,
@@ -48,10 +48,10 @@ KNOWN, UNKNOWN = ("MusicPause", "TodoDue"), "MusicFillPlaylist"
 FLAGS = [
     "--tasks.templates",
     json.dumps([*KNOWN, UNKNOWN]),
-    *f"""--phone.count 6 --phone.width {WIDTH} --phone.height {HEIGHT} --tasks.per_template 3
-    --rollout.tasks_per_iteration 3 --algorithm.group_size 4 --engine.learning_rate 1e-3 --engine.warmup_steps 3
+    *f"""--fleet.count 6 --phone.width {WIDTH} --phone.height {HEIGHT} --tasks.per_template 3
+    --rollout.tasks_per_iteration 3 --algorithm.group_size 4 --algorithm.learning_rate 1e-3 --algorithm.warmup_steps 3
     --algorithm.replay.kappa 4 --algorithm.curriculum.epoch_groups 2 --algorithm.curriculum.patience 1
-    --train.iterations 4 --train.mini_batch 16 --train.checkpoint_every 2 --train.trajectories_every 1
+    --train.iterations 4 --algorithm.mini_batch_size 16 --train.checkpoint_every 2 --train.trajectories_every 1
     --eval.every 0""".split(),
 ]
 ROUNDING = 4e-6
@@ -136,7 +136,14 @@ def test_two_nodes_learn(folder, cluster, policy):
     """Resuming is tested in test_verl_engine.py, bit for bit."""
     env, run = dict(cluster), folder / "run"
     # Groups of four, and others in the place of those without an advantage: every iteration has fresh samples.
-    groups = ("--algorithm.group_size", "4", "--algorithm.dynamic_sampling", "true", "--train.mini_batch", "256")
+    groups = (
+        "--algorithm.group_size",
+        "4",
+        "--algorithm.dynamic_sampling",
+        "true",
+        "--algorithm.mini_batch_size",
+        "256",
+    )
     run_to_end(recipe(env, folder, "run", *verl_flags(), *groups), env, folder / "log")
 
     metrics = list(read_metrics(run / "metrics.jsonl"))
@@ -166,7 +173,7 @@ def test_learning_and_sampling_at_once_are_one_version_apart_also_after_a_kill(f
     own = engine_flags_apart()
     command = ["-m", "mobilerl", "train", "--config", str(ROOT / "recipes" / "adagrpo.toml"), *FLAGS]
     command += ["--model", str(policy), "--run-dir", str(run), *own, "--rollout.max_staleness", "1"]
-    command += ["--algorithm.group_size", "4", "--rollout.workers", "0", "--train.mini_batch", "256"]
+    command += ["--algorithm.group_size", "4", "--rollout.workers", "0", "--algorithm.mini_batch_size", "256"]
     command += ["--algorithm.max_response_prob", "1.0", "--train.checkpoint_every", "1"]
     with open(log, "w") as out, started([sys.executable, *command], cluster, stdout=out, stderr=out) as child:
         until = time.monotonic() + RUN_S

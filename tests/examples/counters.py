@@ -51,7 +51,7 @@ class CounterSuite:
 
     def __init__(self, recipe: Recipe) -> None:
         assert isinstance(recipe.suite, CountersSection)
-        self._most, self._tasks, self._count = recipe.suite.most, recipe.tasks, recipe.phone.count
+        self._most, self._tasks, self._count = recipe.suite.most, recipe.tasks, recipe.fleet.count
 
     def check(self) -> None: ...
 

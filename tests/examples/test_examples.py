@@ -28,9 +28,9 @@ from mobilerl.eval.report import EpisodeResult, build_results
 from mobilerl.eval.run import run_tasks
 from mobilerl.judge.scorer import Scorer
 from mobilerl.models import tiny
-from mobilerl.policy.actor import Decision, scripted
-from mobilerl.policy.context import Turn
+from mobilerl.policy.actor import Decision, make_decision
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 from mobilerl.records import Group, TrainingSample
 from mobilerl.records.engine import Request, Sampling
 from mobilerl.rollout.collector import Collector, CollectorSettings
@@ -104,7 +104,7 @@ class Counting:
     async def decide(self, task: Task, turns: Sequence[Turn], seen: Observation, screen: Screen, key: str) -> Decision:
         more = next(e for e in screen.elements if e.text == "More")
         left = task.params["target"] + self.miscounts - len(turns)
-        return scripted(Tap(*more.centre) if left else Finish())
+        return make_decision(Tap(*more.centre) if left else Finish())
 
 
 @pytest.mark.parametrize(("miscounts", "rate"), [(0, 1.0), (1, 0.0)])

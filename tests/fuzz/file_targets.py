@@ -18,7 +18,7 @@ from mobilerl.envs.base import Observation, Tap, Task
 from mobilerl.records import Completion, Status, Step, Trajectory
 from mobilerl.records.files import read_records, trajectory_from_dict, trajectory_to_dict
 from mobilerl.records.screens import MemoryScreens
-from mobilerl.train.checkpoint import CheckpointError, read_state
+from mobilerl.training.checkpoint import CheckpointError, read_state
 from mobilerl.viewer.serve import file_for
 
 ROOT = Path(__file__).parents[2]

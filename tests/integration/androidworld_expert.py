@@ -9,9 +9,9 @@ from androidworld_server import StandIn, in_process
 from mobilerl.envs.base import Finish, Observation, Task, Wait
 from mobilerl.envs.phone.tasks.base import Admin
 from mobilerl.envs.phone.tasks.expert import ExpertAgent
-from mobilerl.policy.actor import Decision, scripted
-from mobilerl.policy.context import Turn
+from mobilerl.policy.actor import Decision, make_decision
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 
 
 class ExpertActor:
@@ -33,7 +33,7 @@ class ExpertActor:
         action = expert.act(observation) if expert else Wait()
         if isinstance(action, Finish) and task.template in self._unfinished:
             self._playing[key], action = None, Wait()
-        return scripted(action)
+        return make_decision(action)
 
 
 def same_suite(combinations: int, seed: int) -> StandIn:

@@ -51,7 +51,7 @@ async def never(*_):
 def outcome(path, task_id, steps, folder, ask=never, timeout_s=60.0):
     """`timeout_s` is the judge's; the check before it has as long as ever."""
     checkout = read_checkout(path)
-    [task] = checkout.chosen([task_id])
+    [task] = checkout.select_tasks([task_id])
     judges = Judges(checkout, sys.executable)
 
     async def main():

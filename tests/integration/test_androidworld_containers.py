@@ -90,7 +90,7 @@ def settings(name: str, **wanted: object) -> list[str]:
 
 TRAINING = {
     "suite.type": "androidworld",
-    "phone.count": 2,
+    "fleet.count": 2,
     "fleet.type": "docker",
     "fleet.spares": 1,
     "fleet.boot_s": 120,

@@ -13,8 +13,8 @@ from androidworld_play import DOING, FREELY, local_phones_fixture, stand_ins_fix
 from mobilerl.config import Recipe, load_recipe
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.suites.base import make_suite
-from mobilerl.train.source import SynchronousSource
-from mobilerl.train.tasks import TaskSampler
+from mobilerl.training.source import SynchronousSource
+from mobilerl.training.tasks import TaskSampler
 
 UNEXPECTED = "RecipeDeleteMultipleRecipesWithConstraint"
 """Its reward is free, but not by design."""
@@ -52,7 +52,7 @@ def test_instances_with_a_free_reward_are_left_out_counted_and_named(local_phone
     played, sampler, heard = play(recipe_for(server), [server])
     assert set(played) == {DOING} and len(played) > 3
     assert f"left out, because their reward is free by design: {FREELY}\n" in capsys.readouterr().out
-    assert sampler.losses.metrics() == {"rollout/tasks_set_aside": 1, "rollout/free_reward_tasks": 1}
+    assert sampler.excluded.metrics() == {"rollout/tasks_set_aside": 1, "rollout/free_reward_tasks": 1}
     assert len(heard) == 1 and UNEXPECTED in heard[0] and "its reward is free: the score is 1" in heard[0]
     set_up = [query["task_type"] for _, route, query in server.requests if route == "/task/initialize"]
     assert set_up.count(UNEXPECTED) == 1 and FREELY not in set_up
@@ -63,7 +63,7 @@ def test_they_are_played_on_request_and_where_a_judge_gives_the_reward(local_pho
     server = local_phones()
     needs = {"judge.url": "http://127.0.0.1:1/v1", "judge.model": "m"} if setting == "judge.reward" else {}
     played, sampler, _ = play(recipe_for(server, **{setting: "true"}, **needs), [server], iterations=1)
-    assert set(played) == {DOING, FREELY, UNEXPECTED} and not sampler.losses.set_aside
+    assert set(played) == {DOING, FREELY, UNEXPECTED} and not sampler.excluded.set_aside
 
 
 def test_a_task_that_androidworld_cannot_set_up_is_set_aside_and_its_device_is_not_blamed(local_phones):
@@ -81,4 +81,4 @@ def test_a_task_that_androidworld_cannot_set_up_is_set_aside_and_its_device_is_n
     assert len(heard) == 2 and all("POST /task/initialize answered 500" in line for line in heard), (
         "lost, then excluded"
     )
-    assert sampler.losses.metrics() == {"rollout/tasks_set_aside": 1, "rollout/free_reward_tasks": 0}
+    assert sampler.excluded.metrics() == {"rollout/tasks_set_aside": 1, "rollout/free_reward_tasks": 0}

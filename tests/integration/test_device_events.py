@@ -84,7 +84,7 @@ def test_the_terminal_names_a_phone_that_dies_and_returns(adb, served, tmp_path,
     torch.manual_seed(0)
     tiny.create(tmp_path / "model", ["pause the music"], hidden=16, layers=1, heads=2, vision_hidden=16)
     flags = f"""--config adagrpo --model {tmp_path}/model --run-dir {tmp_path}/run --fleet.type adb --fleet.spares 0
-        --phone.count 2 --train.iterations 1000 --agent.screenshots 0
+        --fleet.count 2 --train.iterations 1000 --agent.screenshots 0
         --agent.max_new_tokens 8 --eval.every 0 --tasks.per_template 2 --rollout.tasks_per_iteration 2
         --rollout.workers {workers} --rollout.max_staleness 0 --algorithm.group_size 2 --engine.threads 1
         --algorithm.dynamic_sampling false --algorithm.curriculum.type uniform""".split()

@@ -140,7 +140,7 @@ def test_a_missing_image_or_engine_is_named_at_the_start(docker_engine):
 
 def test_fleet_up_status_down(adb, docker_engine, capsys, monkeypatch):
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
-    flags = ["--fleet.image", IMAGE, "--fleet.name", "kept", "--phone.count", "2"]
+    flags = ["--fleet.image", IMAGE, "--fleet.name", "kept", "--fleet.count", "2"]
     assert main(["fleet", "up", *flags]) == 0
     said = capsys.readouterr().out
     assert "2 started" in said and len(containers("kept", everything=False)) == 2
@@ -160,7 +160,7 @@ def test_training_survives_killed_containers_and_its_own_death(adb, foreign, tmp
     """The command of recipes/adagrpo.sh at a small size, on containers; killed after an iteration, and resumed."""
     torch.manual_seed(0)
     tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
-    flags = f"""--fleet.type docker --fleet.image {IMAGE} --fleet.name train --phone.count 4 --rollout.workers 2
+    flags = f"""--fleet.type docker --fleet.image {IMAGE} --fleet.name train --fleet.count 4 --rollout.workers 2
         --rollout.tasks_per_iteration 4 --algorithm.group_size 2
         --rollout.max_retries 20 --train.iterations 3 --train.checkpoint_every 1 --engine.threads 1 --eval.every 0"""
     command = f"train --config recipes/adagrpo.toml --run-dir {tmp_path}/run --model {tmp_path}/model {flags}".split()

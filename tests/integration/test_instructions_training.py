@@ -17,7 +17,7 @@ from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import STATE_FILE, latest
 from mobilerl.models.hub import FILES
 from mobilerl.records.files import load_trajectories
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = pytest.mark.slow
 CHECKED = """
@@ -68,7 +68,7 @@ def train(adb, phones, model, tmp_path):
     def run(instructions: str, *flags: str, **env: str):
         (tmp_path / "mine.toml").write_text(instructions)
         serials = [phones(180, 360).serial for _ in range(4)]
-        words = f"""train --config /dev/null --model {model} --run-dir {tmp_path}/run --suite.type instructions
+        words = f"""train --config base/tiny-model --model {model} --run-dir {tmp_path}/run --suite.type instructions
             --suite.file {tmp_path}/mine.toml --fleet.type adb --fleet.spares 0 --train.iterations 3 --eval.every 3
             --train.trajectories_every 1 --agent.screenshots 0 --agent.max_new_tokens 8 --rollout.tasks_per_iteration 2
             --algorithm.group_size 2 --algorithm.dynamic_sampling false --rollout.workers 0""".split()

@@ -14,7 +14,7 @@ from mobilerl.judge import judge as judge_module
 from mobilerl.judge.examples import EXAMPLES
 from mobilerl.judge.judge import Judge, check_judge
 from mobilerl.judge.prompt import REMINDER, Case
-from mobilerl.policy.actor import scripted
+from mobilerl.policy.actor import make_decision
 from mobilerl.records import Status
 from mobilerl.rollout.episode import EpisodeSettings, run_episode
 
@@ -102,7 +102,7 @@ class Waiting:
     """An actor that never finishes."""
 
     async def decide(self, task, turns, observation, screen, key):
-        return scripted(Wait())
+        return make_decision(Wait())
 
 
 def test_an_episode_that_was_never_finished(stand_in):  # noqa: F811

@@ -14,8 +14,8 @@ from mobilerl.cli import main
 from mobilerl.eval.report import read_results
 from mobilerl.judge.examples import PROBE
 from mobilerl.models import tiny
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import read_metrics
 
 
 def flags(server: StandIn) -> list[str]:
@@ -40,7 +40,7 @@ def evaluate(folder: Path, *words: str) -> int:
 def train_command(folder: Path, stand_in: StandIn) -> list[str]:  # noqa: F811
     torch.manual_seed(0)
     tiny.create(folder / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
-    command = f"""train --config /dev/null --model {folder}/model --run-dir {folder}/run --phone.count 4
+    command = f"""train --config base/tiny-model --model {folder}/model --run-dir {folder}/run --fleet.count 4
         --algorithm.group_size 2 --engine.threads 1 --judge.reward true --judge.unfinished judge"""
     return [*command.split(), *flags(stand_in)]
 

@@ -22,8 +22,8 @@ from mobilerl.eval.agents import scripted_actor
 from mobilerl.records import Group, Trajectory
 from mobilerl.records.drawing import HEIGHT, draw_episode
 from mobilerl.rollout.episode import episode_settings, run_episode
-from mobilerl.train.run_log import RunLog
-from mobilerl.train.tracking import Tracker
+from mobilerl.training.run_log import RunLog
+from mobilerl.training.tracking import Tracker
 
 pytestmark = pytest.mark.slow
 ROW = {"iteration": 3, "eval/success_rate": 0.25, "rollout/success_rate": 0.5, "note": "text", "nothing": None}
@@ -110,7 +110,7 @@ def test_wandb_whose_server_is_gone_in_the_middle_delays_the_end_for_seconds(tmp
         monkeypatch.setenv("WANDB_BASE_URL", server.stdout.readline().strip())
         monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
         monkeypatch.setenv("WANDB_FINISH_TIMEOUT", "2")
-        monkeypatch.setattr("mobilerl.train.wandb_mirror.GRACE_S", 2.0)
+        monkeypatch.setattr("mobilerl.training.wandb_mirror.GRACE_S", 2.0)
         tracking = TrackingSection(wandb="online", alerts=True)
         with Tracker(tmp_path, tracking) as tracker:
             tracker.log(ROW)

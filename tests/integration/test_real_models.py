@@ -117,7 +117,7 @@ def test_images_are_what_the_image_processor_makes_of_them(folder, width, height
     assert own["image_grid_thw"].tolist() == [grid.tolist()]
     # It resizes with Pillow, we with torch, which rounds some pixels differently; all else is equal.
     assert abs(pixels - own["pixel_values"]).mean() < 0.01
-    seen = processor(images=[codec.images.scaled(shot)], do_resize=False, return_tensors="np")
+    seen = processor(images=[codec.images.scale(shot)], do_resize=False, return_tensors="np")
     np.testing.assert_allclose(pixels, seen["pixel_values"], atol=1e-6)
 
 

@@ -37,8 +37,8 @@ pytestmark = [
 
 SESSION_S = 2700
 FAMILIES_READ = ("GLM-4.1V", "Qwen3-VL")
-WITH_WEIGHTS = "--algorithm.loss.kl_coef 0.1 --engine.learning_rate 1e-3"
-WITH_ADAPTER = "--engine.lora_rank 4 --engine.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1"
+WITH_WEIGHTS = "--algorithm.loss.kl_coef 0.1 --algorithm.learning_rate 1e-3"
+WITH_ADAPTER = "--engine.lora_rank 4 --algorithm.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1"
 WORDS = ["open the clock app and set an alarm; tap the save button now, please do finish"]
 
 

@@ -11,7 +11,7 @@ from viewer_browser import CHROMIUM, Browser
 from viewer_run import EVIL, episode, made_task, make_run
 
 from mobilerl.records.files import save_trajectories
-from mobilerl.train.tracking import Tracker
+from mobilerl.training.tracking import Tracker
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import make_server
 
@@ -245,11 +245,18 @@ def test_the_overview_says_what_was_trained_and_shows_the_held_out_curve_first(p
     view(browser, "overview", "#view-overview .chart")
     head = browser.text("#view-overview .about")
     assert re.search(r"Algorithm\s+gigpo\s+Suite\s+phone\s+Seed\s+0", head) and EVIL.strip()[-20:] in head
-    assert re.search(r"2 settings differ.*engine\s+learning_rate\s+0.00001\s+algorithm\s+type\s+gigpo", head, re.S)
+    assert re.search(
+        r"2 settings differ.*algorithm\s+learning_rate\s+0.00001\s+(algorithm\s+)?type\s+gigpo", head, re.S
+    )
     assert f"{datetime.now(UTC):%b %Y}" in head
     assert browser.text("#view-overview .command") == "mobilerl train --config adagrpo"
     titles = browser.each("#view-overview > .charts .title", "innerText")
-    assert titles[:4] == ["Held-out success rate", "Success rate of training episodes", "Entropy", "Loss"]
+    assert titles[:4] == [
+        "Held-out success rate",
+        "Success rate of training episodes",
+        "-log p of sampled tokens",
+        "Loss",
+    ]
     drawn = browser.each("#view-overview .chart:first-child figcaption + svg path", "attributes.d.value")[0]
     assert drawn.count("L") == 3, "evaluations of every fifth iteration are joined"
 

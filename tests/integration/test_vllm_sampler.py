@@ -31,7 +31,7 @@ from mobilerl.models.loading import load_model
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import EngineError, Request, Sampling, StreamingEngine
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,7 +40,7 @@ pytestmark = [
 ]
 SMALL = 60_000
 """max_pixels: full screens of the tests are cut down to it."""
-SECTION = VllmSection(max_prompt=2048, max_sequences=8, timeout_s=600.0)
+SECTION = VllmSection(max_prompt=2048, max_sequences=8, timeout_s=600.0, gpu_memory=0.6, sleep=False)
 SETTINGS = VllmSettings(SECTION, max_images=2, threads=1)
 CLOSE = 1e-4
 """Largest difference of a log-probability between vLLM and the learner, both in float32."""
@@ -346,13 +346,14 @@ def checkpoint(tmp_path_factory) -> Path:
 
 def command(checkpoint: Path, run_dir: Path, *more: str) -> list[str]:
     """Weight decay moves the weights whatever an untrained model earns, by about a tenth in each iteration."""
-    flags = f"""--config /dev/null --run-dir {run_dir}
-        --model {checkpoint} --phone.count 4 --phone.width 180 --phone.height 360
+    flags = f"""--config base/tiny-model --run-dir {run_dir}
+        --model {checkpoint} --fleet.count 4 --phone.width 180 --phone.height 360
         --tasks.per_template 2 --tasks.templates ["MusicPause","TodoDue"] --rollout.tasks_per_iteration 2
-        --algorithm.group_size 2 --algorithm.dynamic_sampling false --algorithm.loss.kl_coef 0.01 --train.mini_batch 64
-        --agent.max_new_tokens 8 --engine.inference vllm --engine.learning_rate 0.1 --engine.weight_decay 1
-        --engine.warmup_steps 0 --engine.threads 1 --vllm.max_prompt 2048 --vllm.max_sequences 8
-        --vllm.timeout_s 600"""
+        --algorithm.group_size 2 --algorithm.dynamic_sampling false --algorithm.loss.kl_coef 0.01
+        --algorithm.mini_batch_size 64
+        --agent.max_new_tokens 8 --engine.type vllm --algorithm.learning_rate 0.1 --algorithm.weight_decay 1
+        --algorithm.warmup_steps 0 --engine.threads 1 --vllm.max_prompt 2048 --vllm.max_sequences 8
+        --vllm.timeout_s 600 --vllm.gpu_memory 0.6 --vllm.sleep false"""
     return [sys.executable, "-m", "mobilerl", "train", *flags.split(), *more]
 
 
@@ -402,6 +403,8 @@ def test_a_signal_to_all_processes_ends_a_run_after_its_iteration(checkpoint, tm
         start_new_session=True,
         stderr=subprocess.PIPE,
         text=True,
+        # Tests that were started in the background ignore SIGINT, and so would the run.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     _, stderr = run.communicate(timeout=600)
     assert run.returncode == 128 + number, stderr[-3000:]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "mobilerl", "envs", "sft", "recipes")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "DISPLAY")}
-ONE_ITERATION = """--train.iterations 1 --train.checkpoint_every 1 --eval.every 0 --phone.count 2 --rollout.workers 0
+ONE_ITERATION = """--train.iterations 1 --train.checkpoint_every 1 --eval.every 0 --fleet.count 2 --rollout.workers 0
     --rollout.tasks_per_iteration 1 --tasks.per_template 1 --tasks.templates TodoDue""".split()
 
 

@@ -31,8 +31,8 @@ from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.records import Completion, Group, Status, Step, Trajectory
 from mobilerl.records.files import save_trajectories, trajectory_to_dict
 from mobilerl.records.screens import ScreenFolder
-from mobilerl.train.run_log import StatusLog, write_advantages
-from mobilerl.train.tracking import Tracker
+from mobilerl.training.run_log import StatusLog, write_advantages
+from mobilerl.training.tracking import Tracker
 
 WIDTH, HEIGHT = 90, 180
 GROUPS, SIZE, DEVICES = 16, 8, 24
@@ -92,7 +92,7 @@ def make_run(run: Path, iterations: int = 16, seed: int = 0) -> Path:
     tasks = [made_task(i, hostile=i == 0) for i in range(60)]
     curriculum = FailureCurriculum([t.id for t in tasks], patience=1, cooldown=2, revisit_every=4)
     run.mkdir(parents=True)
-    flags = ["--algorithm.type", "gigpo", "--train.seed", str(seed), "--engine.learning_rate", f"{1 + seed}e-5"]
+    flags = ["--algorithm.type", "gigpo", "--train.seed", str(seed), "--algorithm.learning_rate", f"{1 + seed}e-5"]
     save_recipe(load_recipe(None, ["--model", EVIL, *flags]), run / "config.json")
     log = StatusLog(run)
     fleet = [DeviceReport(str(i), name, "ready", {}, 0, "") for i, name in enumerate(devices)]
@@ -148,7 +148,7 @@ def _later(report: DeviceReport, rng: random.Random) -> DeviceReport:
 
 def _metrics(iteration: int, every: list[Trajectory], curriculum: FailureCurriculum, rng: random.Random) -> dict:
     metrics = {"iteration": iteration, "time_s": 60.0 * iteration, "train/kl": float("nan"), EVIL: rng.random()}
-    metrics |= {"rollout/env_steps": 700 * iteration, "train/loss": -0.1, "train/entropy": 1 / iteration}
+    metrics |= {"rollout/env_steps": 700 * iteration, "train/loss": -0.1, "train/neg_logp": 1 / iteration}
     if iteration % 5 == 1:
         metrics["eval/success_rate"] = iteration / 20
     metrics["rollout/success_rate"] = sum(t.success for t in every) / len(every)

@@ -166,8 +166,8 @@ def write_traces(checkout, tmp_path):
             xml = seen[i].xml if i < OTHER else made_up_page(rng, words)
             xml = "" if i == LOST else xml
             screen = Seen(seen[rng.randrange(OTHER)].screenshot, 360, 720, xml, "com.example")
-            writer.seen(i, screen, {task.query: rng.choice("017")} if task.query else {})
-            writer.acted(Finish(answer) if i == OTHER + MADE_UP - 1 else Tap(i, rng.randrange(3)), {})
+            writer.record_screen(i, screen, {task.query: rng.choice("017")} if task.query else {})
+            writer.record_action(Finish(answer) if i == OTHER + MADE_UP - 1 else Tap(i, rng.randrange(3)), {})
         yield task.id, tmp_path / task.id
 
 

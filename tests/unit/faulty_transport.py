@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from mobilerl.envs.base import InfraError, ShellResult, Transport
-from mobilerl.envs.phone.faults import Fault, FaultPlan, spoiled
+from mobilerl.envs.phone.faults import Fault, FaultPlan, spoil
 
 T = TypeVar("T")
 
@@ -30,12 +30,12 @@ class FaultyTransport:
     def shell(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> ShellResult:
         result, fault = self._suffer(cmd, lambda: self._transport.shell(cmd, timeout))
         return ShellResult(
-            spoiled(fault, result.stdout.encode()).decode(errors="replace"), result.stderr, result.exit_code
+            spoil(fault, result.stdout.encode()).decode(errors="replace"), result.stderr, result.exit_code
         )
 
     def exec_out(self, cmd: Sequence[str] | str, timeout: float = 10.0) -> bytes:
         result, fault = self._suffer(cmd, lambda: self._transport.exec_out(cmd, timeout))
-        return spoiled(fault, result)
+        return spoil(fault, result)
 
     def push(self, data: bytes, path: str) -> None:
         self._suffer("push", lambda: self._transport.push(data, path))

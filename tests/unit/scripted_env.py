@@ -18,7 +18,7 @@ from mobilerl.envs.base import (
     Task,
     TaskFault,
 )
-from mobilerl.policy.actor import Decision, scripted
+from mobilerl.policy.actor import Decision, make_decision
 
 XML = '<hierarchy><node class="Button" text="OK" clickable="true" enabled="true" bounds="[0,0][50,50]"/></hierarchy>'
 WHERE = ("reset", "step", "score")
@@ -90,7 +90,7 @@ class ScriptedActor:
 
     async def decide(self, task, turns, observation, screen, key) -> Decision:
         await asyncio.sleep(0)
-        return scripted(self.actions[min(len(turns), len(self.actions) - 1)], f"response {len(turns)}")
+        return make_decision(self.actions[min(len(turns), len(self.actions) - 1)], f"response {len(turns)}")
 
 
 def run(coroutine, timeout: float = 120.0):

@@ -3,7 +3,7 @@
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.envs.base import Task
 from mobilerl.records import Group, Status, Trajectory
-from mobilerl.train.run_log import StatusLog
+from mobilerl.training.run_log import StatusLog
 
 
 def group(name: str, *rewards: float) -> Group:

@@ -6,8 +6,9 @@ import pytest
 
 from mobilerl.envs.base import Back, Invalid, Observation, Task
 from mobilerl.policy.actor import ModelActor
-from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import Turn
 from mobilerl.records import Completion
 from mobilerl.records.engine import Sampling
 

@@ -123,7 +123,7 @@ def test_groups_without_advantages_are_uninformative_and_dropped(rewards, length
 
 
 def test_samples_carry_the_advantage_of_their_trajectory():
-    algorithm = make(AdaGRPOSection(epochs=2, replay={"fraction": 0.0}))
+    algorithm = make(AdaGRPOSection(epochs=2, replay={"fraction": 0.0}, loss={"recompute_old_logprobs": False}))
     drawn = samples(algorithm)
     assert set(Counter((s.trajectory_id, s.step) for s in drawn).values()) == {2} and len(drawn) == 2 * 12
     assert all(s.advantage == algorithm.advantages()[s.trajectory_id][s.step] for s in drawn)
@@ -146,7 +146,9 @@ def test_replayed_samples_are_clipped_against_what_the_setting_says(ratio):
 
 
 def test_the_reference_scores_a_fresh_sample_once_however_many_epochs_there_are():
-    settings = AdaGRPOSection(epochs=3, replay={"fraction": 0.0}, loss={"kl_coef": 0.1})
+    settings = AdaGRPOSection(
+        epochs=3, replay={"fraction": 0.0}, loss={"kl_coef": 0.1, "recompute_old_logprobs": False}
+    )
     algorithm, scored = make(settings), []
     score = algorithm._resources.scorer.logprobs
     algorithm._resources.scorer.logprobs = lambda rows, **which: scored.extend(rows) or score(rows, **which)

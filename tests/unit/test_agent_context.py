@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from mobilerl.envs.base import Back, Invalid, Observation, Task
-from mobilerl.policy.context import ContextPolicy, Turn, build_messages
+from mobilerl.policy.context import ContextPolicy, build_messages
 from mobilerl.policy.parsing import parse_response
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.policy.screen import Element, Screen
+from mobilerl.policy.turns import Turn
 
 TASK = Task("t-0", "t", "Turn on\nWi-Fi", {}, 0, 10, "sim")
 SCREEN = Screen((Element(1, "Switch", ("click", "check"), ("unchecked",), "Wi-Fi", (0, 0, 999, 99), 0),), 1080, 2400)

@@ -40,13 +40,13 @@ def test_a_task_is_told_as_androidlab_tells_it(tmp_path):
     assert first.module == "evaluation.tasks.a" and first.query == ""
     assert read.human_lengths == {"a_1": 3.0} and read.apps == {"map.me": "com.x.maps"}
     assert read.commit == "unknown"
-    assert read.chosen(kind="query_detect") == [second] and read.chosen(["a_1"], ["map.me"]) == [first]
+    assert read.select_tasks(kind="query_detect") == [second] and read.select_tasks(["a_1"], ["map.me"]) == [first]
     with pytest.raises(CheckoutError, match="no task 'a_9'"):
-        read.chosen(["a_9"])
+        read.select_tasks(["a_9"])
     with pytest.raises(CheckoutError, match="no app 'maps'; map.me"):
-        read.chosen(apps=["maps"])
+        read.select_tasks(apps=["maps"])
     with pytest.raises(CheckoutError, match="no task matches"):
-        read.chosen(["a_1"], kind="query_detect")
+        read.select_tasks(["a_1"], kind="query_detect")
 
 
 def test_apps_are_started_by_the_nearest_name_of_androidlabs_table(tmp_path):

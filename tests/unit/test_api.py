@@ -16,7 +16,7 @@ from mobilerl.envs.base import Tap
 from mobilerl.models import tiny
 from mobilerl.records import Status
 
-FLAGS = """--phone.count 2 --phone.width 180 --phone.height 360 --agent.screenshots 0 --agent.max_new_tokens 6
+FLAGS = """--fleet.count 2 --phone.width 180 --phone.height 360 --agent.screenshots 0 --agent.max_new_tokens 6
     --train.iterations 2 --rollout.tasks_per_iteration 2 --algorithm.group_size 2 --rollout.workers 0
     --algorithm.dynamic_sampling false --tasks.per_template 1""".split()
 
@@ -69,7 +69,7 @@ def test_a_mistake_leaves_nothing_behind(model, tmp_path):
 
 
 def test_train_is_a_function_in_every_order_of_imports():
-    for first in ("import mobilerl.train", "from mobilerl import Agent", "pass"):
+    for first in ("import mobilerl.training", "from mobilerl import Agent", "pass"):
         code = (
             f"{first}\nfrom mobilerl import train\nimport mobilerl\nassert callable(train) and train is mobilerl.train"
         )

@@ -115,7 +115,7 @@ def bomb(side: int) -> bytes:
 
 
 @pytest.mark.parametrize("side", [6000, 13_000])
-def test_a_image_bomb_is_a_device_fault_and_takes_no_memory(side):
+def test_an_image_bomb_is_a_device_fault_and_takes_no_memory(side):
     png = bomb(side)
     grown = peak_growth_kb()
     with pytest.raises(InfraError, match="cannot be read"):

@@ -29,8 +29,8 @@ from mobilerl.envs.base import Task
 from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.records.engine import EngineError
-from mobilerl.train import checkpoint
-from mobilerl.train.checkpoint import (
+from mobilerl.training import checkpoint
+from mobilerl.training.checkpoint import (
     CheckpointError,
     latest,
     load_algorithm,
@@ -39,7 +39,7 @@ from mobilerl.train.checkpoint import (
     read_state,
     save,
 )
-from mobilerl.train.tasks import TaskSampler
+from mobilerl.training.tasks import TaskSampler
 
 STATE = {"elapsed_s": 1.5, "env_steps": 7, "sampler": {"seen": 3}, "rng": checkpoint.rng_to_json(random.Random(3))}
 

@@ -25,7 +25,7 @@ def test_a_run_directory_belongs_to_its_recipe(tmp_path):
     moved = ["--phone.popup_rate", "0.2", "--fleet.type", "adb", "--fleet.serials", "h:1", "--train.iterations", "9"]
     claim(load_recipe(None, moved), run_dir, "train")
     saved = read_saved(run_dir / "config.json")
-    assert (saved.fleet.serials, saved.phone.count, saved.train.iterations) == (("h:1",), 1, 9), "what is running now"
+    assert (saved.fleet.serials, saved.fleet.count, saved.train.iterations) == (("h:1",), 1, 9), "what is running now"
     other = load_recipe(None, ["--train.seed", "4", "--train.iterations", "8", "--model", "elsewhere"])
     with pytest.raises(ConfigError) as caught:
         claim(other, run_dir, "train")
@@ -51,9 +51,9 @@ def test_every_setting_may_differ_or_is_refused_with_both_values(kind):
         said = refused(before, after, "train", has_checkpoint=False)
         assert not said or said[0].startswith(f"{name} is {table[setting]!r}, and "), said
         allowed |= set() if said else {name}
-    assert {"fleet.serials", "fleet.hosts", "phone.count", "tracking.wandb", "cluster.nodes", "judge.url"} <= allowed
+    assert {"fleet.serials", "fleet.hosts", "fleet.count", "tracking.wandb", "cluster.nodes", "judge.url"} <= allowed
     assert {"train.checkpoint_every", "rollout.workers", "vllm.timeout_s", "agent.deadline_s"} <= allowed
-    forbidden = {"model", "train.seed", "engine.learning_rate", "algorithm.type", "judge.model", "phone.popup_rate"}
+    forbidden = {"model", "train.seed", "algorithm.learning_rate", "algorithm.type", "judge.model", "phone.popup_rate"}
     assert not forbidden & allowed and 0.2 < len(allowed) / len(list(names(before))) < 0.8
 
 

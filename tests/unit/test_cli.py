@@ -14,7 +14,7 @@ from mobilerl.config import ConfigError
 from mobilerl.config.named import load_named
 from mobilerl.doctor.packages import installs
 from mobilerl.models.checkpoint_folder import save_agent
-from mobilerl.train.interrupt import Stopped
+from mobilerl.training.interrupt import Stopped
 
 
 def error_of(capsys, *words) -> str:
@@ -152,7 +152,7 @@ def test_expected_errors_are_one_line_and_a_traceback_with_debug(monkeypatch, ca
 def test_a_stopped_run_prints_the_command_that_continues_it(monkeypatch, capsys, tmp_path, error, code, says, begun):
     """Before the run directory is claimed there is nothing to resume."""
     run = tmp_path / "my run"
-    monkeypatch.setattr("mobilerl.train.online.train", _fail(error, 1))
+    monkeypatch.setattr("mobilerl.training.online.train", _fail(error, 1))
     if begun:
         run.mkdir()
         (run / "config.json").touch()

@@ -194,7 +194,7 @@ def test_flags_override_the_recipe(place, words, engine):
     assert bool(place.calls("pip")) == (engine == "local"), "verl is there already"
 
 
-@pytest.mark.parametrize(("flag", "extra"), [("--engine.type=verl", "verl"), ("--engine.inference=vllm", "vllm")])
+@pytest.mark.parametrize(("flag", "extra"), [("--engine.type=verl", "verl"), ("--engine.type=vllm", "vllm")])
 def test_vllm_is_installed_with_its_torch(place, flag, extra):
     place.adagrpo(flag, "--fleet.type=docker")
     versions = f"-c {CLUSTER}/constraints.txt"
@@ -220,7 +220,7 @@ def slurm(nodes: int) -> dict[str, str]:
 def test_a_slurm_job_starts_the_cluster_runs_the_recipe_and_stops_what_it_started(place):
     place.run(
         CLUSTER / "slurm.sbatch",
-        "--phone.count",
+        "--fleet.count",
         "9",
         ROLLOUT_NODES="1",
         DURING_TRAINING=(
@@ -236,7 +236,7 @@ def test_a_slurm_job_starts_the_cluster_runs_the_recipe_and_stops_what_it_starte
     assert place.calls("wait") == ["wait 10.0.0.9:6379 3"]
     words = place.trained()
     assert after(words, "--nodes") == "2" and after(words, "--cluster.rollout_nodes") == "1"
-    assert after(words, "--phone.count") == "9"
+    assert after(words, "--fleet.count") == "9"
     assert place.calls("during") == ["during 10.0.0.9:6379 token 600 64"]
     assert len(place.stopped()) == 2
     assert not (place.folder / "run/ray/12/token").exists()

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mobilerl.benchmarks.comparison.figures import Point, gather, learning_curve, paired, run_folder
+from mobilerl.benchmarks.comparison.figures import Point, estimate_paired, gather, learning_curve, run_folder
 from mobilerl.benchmarks.comparison.intervals import crossed_interval
 from mobilerl.benchmarks.comparison.plan import read_plan
 from mobilerl.benchmarks.comparison.report import markdown, write
@@ -216,10 +216,10 @@ def test_a_curve_shares_an_iteration_among_the_parts_it_covers():
 
 def test_differences_on_page_tasks_are_paired_by_seed():
     """Changes of 0.25, 0 and 0.5: mean 0.25, standard error 0.25 / sqrt(3), Student's quantile of 2 degrees 4.3027."""
-    found = paired([0.25, 0.0, 0.5])
+    found = estimate_paired([0.25, 0.0, 0.5])
     assert (found["mean"], found["seeds"]) == (pytest.approx(0.25), 3)
     assert found["interval"]["high"] - found["mean"] == pytest.approx(4.3027 * 0.25 / 3**0.5, rel=1e-3)
-    assert paired([0.75]) == {"mean": 0.75, "interval": None, "seeds": 1}, "one seed shows no spread"
+    assert estimate_paired([0.75]) == {"mean": 0.75, "interval": None, "seeds": 1}, "one seed shows no spread"
 
 
 # --- running -------------------------------------------------------------------------------------------------------

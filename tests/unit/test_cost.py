@@ -11,8 +11,8 @@ import pytest
 
 from mobilerl.config import load_recipe
 from mobilerl.engines.registry import engine_kind
-from mobilerl.train import cost
-from mobilerl.train.cost import CostTracker
+from mobilerl.training import cost
+from mobilerl.training.cost import CostTracker
 
 
 class Fleet:
@@ -29,7 +29,7 @@ class Fleet:
     def busy_s(self) -> float:
         return 3600 * self.held * self.hours
 
-    def judged(self) -> dict[str, float]:
+    def count_judge_usage(self) -> dict[str, float]:
         asked = int(self.hours)
         return {"requests": asked, "prompt_tokens": 1000 * asked, "completion_tokens": 20 * asked}
 
@@ -88,7 +88,7 @@ def test_a_failing_run_writes_its_cost_and_a_full_disk_does_not_hide_its_error(t
     ("settings", "on_cuda", "on_cpu"),
     [
         ([], 1, 0),
-        (["--engine.inference", "vllm", "--vllm.tensor_parallel", "4"], 4, 0),
+        (["--engine.type", "vllm", "--vllm.tensor_parallel", "4"], 4, 0),
         (["--engine.type", "verl", "--cluster.nodes", "2", "--cluster.rollout_nodes", "1"], 24, 24),
     ],
 )

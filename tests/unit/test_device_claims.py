@@ -17,7 +17,7 @@ from mobilerl.cli import main
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.envs.claims import Claim
 from mobilerl.suites.fleet import Part, check_devices, claimed_devices, make_devices
-from mobilerl.train.workers import RolloutWorkers
+from mobilerl.training.workers import RolloutWorkers
 
 MDNS = "adb-13e75597-Upleco (2)._adb-tls-connect._tcp"
 SERIALS = ["emulator-5554", "127.0.0.1:5601", MDNS, "ZUG 5S"]
@@ -58,7 +58,7 @@ def adb_port(monkeypatch):
 
 def recipe_of(*serials: str) -> Recipe:
     fleet = {"type": "adb", "serials": serials, "spares": 0}
-    return Recipe(phone={"count": len(serials)}, rollout={"workers": 1}, fleet=fleet)
+    return Recipe(rollout={"workers": 1}, fleet={**fleet, "count": len(serials)})
 
 
 def held(serial: str, port: int) -> str:

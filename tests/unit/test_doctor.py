@@ -21,7 +21,7 @@ from mobilerl.doctor import machine, packages, storage
 from mobilerl.doctor.examine import examine
 from mobilerl.engines.registry import engine_kind
 from mobilerl.models import tiny
-from mobilerl.train.disk import disk
+from mobilerl.training.disk import disk
 
 VERL = ("--engine.type", "verl")
 
@@ -61,7 +61,7 @@ def test_what_the_recipe_needs_fails_and_each_failure_has_a_fix(tmp_path, monkey
     assert all(check.state in ("ok", "not needed") or check.fix for check in examine(recipe))
 
 
-@pytest.mark.parametrize(("extra", "engine"), [("vllm", ("--engine.inference", "vllm")), ("verl", VERL)])
+@pytest.mark.parametrize(("extra", "engine"), [("vllm", ("--engine.type", "vllm")), ("verl", VERL)])
 def test_the_command_for_vllm_takes_the_version_that_fits_torch(extra, engine, tmp_path, monkeypatch):
     """Without the lock file, pip takes a vLLM for another torch."""
     monkeypatch.setattr("mobilerl.engines.registry._version", lambda package: None)
@@ -76,7 +76,7 @@ def test_the_command_for_vllm_takes_the_version_that_fits_torch(extra, engine, t
     (tmp_path / "nvidia-smi").chmod(0o755)
     (check,) = packages.engine(kind)
     assert check.fix == command and packages.installs(extra) == command
-    torch = next(check for check in packages.installed(("local", extra)) if check.name == "torch")
+    torch = next(check for check in packages.check_packages(("local", extra)) if check.name == "torch")
     assert torch.state == "warning" and "tested with 2.11.0" in torch.detail
     assert packages.installs("docker") == "pip install 'mobilerl[docker]'"
 
@@ -89,17 +89,17 @@ def test_the_disk_of_a_run_is_calculated_from_its_recipe(tmp_path, monkeypatch):
     words = ["--model", str(model), "--train.keep_checkpoints", "4", "--train.iterations", "100"]
     words += ["--train.trajectories_every", "5", "--rollout.tasks_per_iteration", "2", "--algorithm.group_size", "4"]
     words += ["--algorithm.replay.capacity", "10", "--phone.width", "500", "--phone.height", "1000"]
-    space = disk(load_recipe(None, words), tmp_path / "runs" / "new")
+    space = disk(load_recipe("base/tiny-model", words), tmp_path / "runs" / "new")
     episode = 10 * (0.1 * 500 * 1000 + 20e3)
     weights, replay, screens = space.parts.values()
     assert weights == 5 * 12 * 2.5e6 and replay == 5 * 10 * episode and screens == pytest.approx(21 * 8 * episode)
     assert "5 checkpoints x (10 MB of weights, 20 MB of optimizer)" in str(space)
     assert space.place == tmp_path and space.free == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.1)
 
-    (check,) = storage.disks(load_recipe(None, words), tmp_path, None)
+    (check,) = storage.disks(load_recipe("base/tiny-model", words), tmp_path, None)
     assert check.state == "ok"
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=100e6))
-    (check,) = storage.disks(load_recipe(None, words), tmp_path, None)
+    (check,) = storage.disks(load_recipe("base/tiny-model", words), tmp_path, None)
     assert check.state == "failed" and "0.1 GB free in" in check.detail and "--run-dir" in check.fix
 
 
@@ -108,7 +108,7 @@ def test_an_adapter_needs_less_disk_than_the_model_and_verl_more(tmp_path):
     tiny.create(folder, ["open the settings"], hidden=32, layers=1, heads=2)
 
     def needed(*words: str) -> float:
-        parts = disk(load_recipe(None, ["--model", str(folder), *words]), tmp_path).parts
+        parts = disk(load_recipe("base/tiny-model", ["--model", str(folder), *words]), tmp_path).parts
         return sum(n for what, n in parts.items() if "weights" in what)
 
     full = needed()

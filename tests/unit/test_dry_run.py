@@ -12,11 +12,11 @@ from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.models import tiny
 from mobilerl.suites.base import make_suite
-from mobilerl.train.dry_run import check_devices
-from mobilerl.train.estimate import estimate
-from mobilerl.train.run import Run
+from mobilerl.training.dry_run import check_devices
+from mobilerl.training.estimate import estimate
+from mobilerl.training.run import Run
 
-SMALL = ["--phone.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
+SMALL = ["--fleet.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
 SMALL += ["--agent.max_new_tokens", "4"]
 
 
@@ -59,8 +59,8 @@ def test_the_time_of_a_run_comes_from_what_there_is_to_go_by(checkpoint, tmp_pat
     [
         (("--fleet.type", "adb", "--fleet.serials", '["a,b"]'), "'a,b'"),
         (("--fleet.type", "adb", "--fleet.serials", '["emulator-5554","localhost:5555"]'), "twice"),
-        (("--fleet.type", "adb", "--fleet.serials", '["h:1","h:1"]', "--phone.count", "2"), "twice"),
-        (("--fleet.type", "adb", "--fleet.serials", '["h:1"]', "--phone.count", "2.0"), "2 are wanted"),
+        (("--fleet.type", "adb", "--fleet.serials", '["h:1","h:1"]', "--fleet.count", "2"), "twice"),
+        (("--fleet.type", "adb", "--fleet.serials", '["h:1"]', "--fleet.count", "2.0"), "2 are wanted"),
         (("--fleet.type", "docker", "--fleet.environment", '["MOBILERL_NIX"]'), "MOBILERL_NIX"),
     ],
 )

@@ -13,7 +13,7 @@ from mobilerl.engines import registry
 from mobilerl.engines.registry import engine_kind
 
 GOOD = {"verl": "0.9.1", "ray": "2.60.0", "vllm": "0.24.0+cu130"}
-VERL, VLLM = EngineSection(type="verl"), EngineSection(inference="vllm")
+VERL, VLLM = EngineSection(type="verl"), EngineSection(type="vllm")
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def pools(recipe: Recipe, workers: int) -> list[DevicePool]:
 
 def on_serials(devices: int, spares: int, serials: int) -> Recipe:
     names = [f"emulator-{5554 + 2 * i}" for i in range(serials)]
-    return Recipe(phone={"count": devices}, fleet={"type": "adb", "serials": names, "spares": spares})
+    return Recipe(fleet={"count": devices, "type": "adb", "serials": names, "spares": spares})
 
 
 @pytest.mark.parametrize("spares", [0, 1, 2, 5])
@@ -43,15 +43,15 @@ def test_two_workers_never_share_a_phone(spares):
 
 
 def test_two_workers_number_their_containers_differently_and_divide_the_spares():
-    recipe = Recipe(phone={"count": 6}, fleet={"type": "docker", "spares": 3})
+    recipe = Recipe(fleet={"count": 6, "type": "docker", "spares": 3})
     shared = pools(recipe, 2)
     assert [list(pool.provider.numbers) for pool in shared] == [[0, 1, 2, 6], [3, 4, 5, 7, 8]]
     assert [pool.settings.spares for pool in shared] == [1, 2]
 
 
 def test_the_density_of_the_recipe_is_that_of_its_phones_containers_and_results():
-    recipe = Recipe(phone={"count": 1, "width": 600, "height": 960, "density": 240}, fleet={"type": "docker"})
-    (phone,) = make_phones(recipe.phone)
+    recipe = Recipe(phone={"width": 600, "height": 960, "density": 240}, fleet={"count": 1, "type": "docker"})
+    (phone,) = make_phones(recipe.phone, 1)
     assert phone._transport.shell(("wm", "density")).stdout == "Physical density: 240\n"
     assert container_settings(recipe).command == ("--width", "600", "--height", "960", "--density", "240")
     assert SimPlan().protocol(recipe)["screen"] == "600x960 at 240 dpi"
@@ -65,7 +65,7 @@ def test_fleet_up_takes_no_devices_of_a_run(capfd):
     pytest.importorskip("adbutils")
     owners = {"run": this_process(), "kept": DETACHED}
     there = {name: {LABEL: "fleet", OWNER: of, PLACE: str(i)} for i, (name, of) in enumerate(owners.items())}
-    flags = f"--fleet.name=fleet --fleet.image={IMAGE} --phone.count=3".split()
+    flags = f"--fleet.name=fleet --fleet.image={IMAGE} --fleet.count=3".split()
     with served(there) as engine:
         engine.may_start.set()
         assert main(["fleet", "up", *flags, f'--fleet.hosts=["{engine.host}"]']) == 2

@@ -20,7 +20,7 @@ from mobilerl.models.checkpoint_folder import STATE_FILE, check_checkpoint, read
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import find_model
 from mobilerl.models.loading import add_lora, check_weights, load_model, save_model
-from mobilerl.policy.formats.choice import published_name, recognized
+from mobilerl.policy.formats.choice import published_name, recognize_format
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 FAMILY = FAMILIES["Qwen2.5-VL"]
@@ -139,7 +139,7 @@ def test_an_adapters_own_chat_template_wins(copy):
 
 
 def test_an_adapter_of_another_tool_is_used_as_its_base_was_trained(base, copy, tmp_path):
-    assert recognized(published_name(copy)) == "qwen2.5-vl"
+    assert recognize_format(published_name(copy)) == "qwen2.5-vl"
     ours = shutil.copytree(base, tmp_path / "ours")
     save_agent(AgentSection(history_thoughts=True), ours)
     edit(copy / ADAPTER_FILE, **{BASE: str(ours)})

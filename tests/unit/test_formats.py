@@ -29,11 +29,12 @@ from mobilerl.envs.base import (
     Wait,
 )
 from mobilerl.envs.phone.tasks.base import INFEASIBLE
-from mobilerl.policy.context import ContextPolicy, Turn, build_messages, make_context, prompt_hash
+from mobilerl.policy.context import ContextPolicy, build_messages, make_context, prompt_hash
 from mobilerl.policy.formats import FORMATS, base
-from mobilerl.policy.formats.choice import published_name, recognized, with_format
+from mobilerl.policy.formats.choice import published_name, recognize_format, with_format
 from mobilerl.policy.formats.pixels import LEAST, MOST, qwen_size
 from mobilerl.policy.screen import Element, Screen
+from mobilerl.policy.turns import Turn
 
 W, H = 1080, 2400
 FIELD = Element(1, "EditText", ("click", "edit"), ("focused",), "Name", (100, 100, 900, 200), 0)
@@ -413,7 +414,7 @@ def test_size_seen_is_the_image_processors(width, height):
     ],
 )
 def test_published_names(model, name):
-    assert recognized(model) == name
+    assert recognize_format(model) == name
 
 
 def test_a_folder_is_named_by_the_hubs_cache_or_its_config(tmp_path):
@@ -423,9 +424,9 @@ def test_a_folder_is_named_by_the_hubs_cache_or_its_config(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text('{"_name_or_path": "Qwen/Qwen2.5-VL-3B-Instruct"}')
-    assert recognized(published_name(folder)) == "qwen2.5-vl"
+    assert recognize_format(published_name(folder)) == "qwen2.5-vl"
     (folder / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
-    assert recognized(published_name(folder)) is None
+    assert recognize_format(published_name(folder)) is None
 
 
 def test_settings_that_only_our_format_has_mean_our_format():

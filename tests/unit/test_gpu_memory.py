@@ -10,7 +10,7 @@ from transformers import Qwen3VLConfig
 from mobilerl.benchmarks.gpu.shapes import SHAPES, make_folder
 from mobilerl.config import EngineSection, load_recipe
 from mobilerl.doctor import machine
-from mobilerl.models.memory import GB, OWN, needed, smallest_card
+from mobilerl.models.memory import GB, OWN, estimate_memory, smallest_card
 
 RECIPES = Path(__file__).parents[2] / "recipes" / "gpu"
 QWEN3_4B = {
@@ -62,10 +62,10 @@ def test_a_recipe_of_one_gpu_fits_where_it_says(models, name, monkeypatch):
 def test_weights_and_optimizer_are_counted(models):
     published = 3.75e9  # parameters of Qwen2.5-VL-3B
     model = models["qwen2.5-vl-3b-lora"]
-    everything = needed(model, EngineSection(gradient_checkpointing=True), 512, 1)
+    everything = estimate_memory(model, EngineSection(lora_rank=0), 512, 1)
     assert everything.held - OWN == pytest.approx(12 * published, rel=0.01)
     adapters = 64 * 36 * (2 * 4096 + 2 * (2048 + 256) + 3 * (2048 + 11008))
-    lora = needed(model, EngineSection(gradient_checkpointing=True, lora_rank=64), 512, 1)
+    lora = estimate_memory(model, EngineSection(), 512, 1)
     assert lora.held - OWN == pytest.approx(2 * published + 12 * adapters, rel=0.01)
-    kept = needed(model, EngineSection(lora_rank=64), 512, 1)
+    kept = estimate_memory(model, EngineSection(gradient_checkpointing=False), 512, 1)
     assert kept.learning > lora.learning + 10 * GB, "without recomputation every layer's activations are kept"

@@ -24,8 +24,8 @@ JUDGE = ["--judge.url", "http://h/v1", "--judge.model", "m"]
             ["--fleet.type", "adb", "--fleet.serials", "h:1", "--phone.width", "720"],
             "with fleet.type = embedded or dock",
         ),
-        (["--vllm.gpu_memory", "0.5"], "only with engine.inference = vllm or engine.type = verl (engine.inference is"),
-        (["--engine.inference", "vllm", "--rollout.workers", "2"], "only with engine.inference = local (it is 'vllm')"),
+        (["--vllm.gpu_memory", "0.5"], "only with engine.type = vllm or verl (it is 'local'); add --engine.type vllm"),
+        (["--engine.type", "vllm", "--rollout.workers", "2"], "only with engine.type = local (it is 'vllm')"),
         (["--judge.model", "m"], "only with judge.url (it is ''); add --judge.url VALUE"),
         (["--judge.votes", "3", "--judge.temperature", "1"], "only with judge.url"),
         (["--model", "m", "--tiny.hidden", "64"], "only with model = '' (it is 'm'); add --model '', or leave"),
@@ -82,11 +82,12 @@ def test_what_is_in_use_or_asks_for_nothing_is_accepted():
             "train",
             ["--engine.type", "verl", "--rollout.workers", "0", "--cluster.nodes", "2", "--vllm.gpu_memory", "1"],
         ),
-        ("train", ["--engine.inference", "vllm", "--vllm.sleep", "true"]),
+        ("train", ["--engine.type", "vllm", "--vllm.sleep", "true"]),
         ("train", ["--fleet.spares", "0", "--fleet.serials", "[]", "--fleet.kvm", "false"]),
         ("eval androidworld", ["--phone.popup_rate", "0"]),
         ("sft", ["--phone.width", "720", "--engine.threads", "1"]),  # on embedded phones, whatever the fleet is
-        ("eval sim", ["--phone.width", "720", "--engine.threads", "1"]),
+        ("eval sim", ["--phone.width", "720", "--engine.threads", "1", "--fleet.count", "4"]),
+        ("sft", ["--fleet.count", "4"]),  # for `mobilerl run`, which evaluates with the same flags
     ]:
         load_recipe(None, flags, command=command)
 

@@ -168,7 +168,7 @@ def test_harmless_messages_and_files_that_are_not_there_yet_are_no_faults():
 
 
 def test_the_suite_trains_on_one_split_and_evaluates_on_the_other(file):
-    flags = ["--suite.type", "instructions", "--suite.file", str(file(TOML)), "--phone.count", "2"]
+    flags = ["--suite.type", "instructions", "--suite.file", str(file(TOML)), "--fleet.count", "2"]
     suite = make_suite(load_recipe(None, flags))
     tasks, devices = suite.open()
     assert [t.template for t in tasks] == ["1"] and len(devices) == 2
@@ -190,13 +190,13 @@ def test_the_command_of_the_documentation_fits_its_file(file):
     recipe = load_recipe(ROOT / config, flags)
     check_devices(recipe)
     make_suite(recipe).check()
-    assert recipe.phone.count == len(recipe.fleet.serials) == 2
+    assert recipe.fleet.count == len(recipe.fleet.serials) == 2
 
 
 def test_serials_limit_the_number_of_devices():
     flags = ["--fleet.type", "adb", "--fleet.serials", '["a", "b"]']
-    assert load_recipe(None, flags).phone.count == 2
-    assert load_recipe(Path("adagrpo"), flags).phone.count == 2, "of the 64 phones of the recipe"
-    assert load_recipe(None, [*flags, "--phone.count", "3"]).phone.count == 2
-    assert load_recipe(None, [*flags, "--phone.count", "1"]).phone.count == 1
-    assert load_recipe(None, [*flags, "--phone.popup_rate", "0.2"]).phone.count == 2
+    assert load_recipe(None, flags).fleet.count == 2
+    assert load_recipe(Path("adagrpo"), flags).fleet.count == 2, "of the 64 phones of the recipe"
+    assert load_recipe(None, [*flags, "--fleet.count", "3"]).fleet.count == 2
+    assert load_recipe(None, [*flags, "--fleet.count", "1"]).fleet.count == 1
+    assert load_recipe(None, [*flags, "--phone.popup_rate", "0.2"]).fleet.count == 2

@@ -9,11 +9,12 @@ import pytest
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, InstructionsSuiteSection, load_recipe
 from mobilerl.envs.base import InfraError, ShellResult
-from mobilerl.envs.instructions.packages import named
+from mobilerl.envs.instructions.packages import find_named
 from mobilerl.envs.instructions.tasks import Instruction, make_task
 from mobilerl.models import tiny
 from mobilerl.suites import fleet
-from mobilerl.suites.base import device_warnings, eval_command, make_suite
+from mobilerl.suites.base import device_warnings, make_suite
+from mobilerl.suites.command import eval_command
 
 SETTINGS = "com.android.settings"
 FILE = f"""
@@ -65,7 +66,7 @@ def suite(tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(FILE)
 
     def make(*devices: Asked):
-        flags = ["--suite.type", "instructions", "--suite.file", str(tmp_path / "mine.toml"), "--phone.count", "1"]
+        flags = ["--suite.type", "instructions", "--suite.file", str(tmp_path / "mine.toml"), "--fleet.count", "1"]
         if devices:
             flags += ["--fleet.type", "adb", "--fleet.serials", json.dumps([d.serial for d in devices])]
             asked = {device.serial: device for device in devices}
@@ -112,7 +113,7 @@ def test_the_next_command_evaluates_on_the_devices_of_the_run(suite, tmp_path):
     words = eval_command(InstructionsSuiteSection).words
     _, recipe = suite(Asked("one"), Asked("two"))
     file = str(tmp_path / "mine.toml")
-    assert words(recipe) == ["instructions", file, "--serial", "one"], "phone.count is 1"
+    assert words(recipe) == ["instructions", file, "--serial", "one"], "fleet.count is 1"
     assert words(suite()[1]) == ["instructions", file]
     docker = load_recipe(None, ["--suite.type", "instructions", "--suite.file", file, "--fleet.type", "docker"])
     assert words(docker) == ["instructions", file, "--fleet.type", "docker"]
@@ -157,12 +158,12 @@ def test_an_evaluation_names_them_as_errors_and_plays_the_others(suite, tmp_path
 def test_packages_are_found_where_commands_name_them(field, line, found):
     task = Instruction(instruction="x", app="com.c", answer="x", **{field: (line,)})
     expected = {"com.c": ("app", True)} | ({"com.a.b": found} if found else {})
-    assert named(make_task(task)) == expected
+    assert find_named(make_task(task)) == expected
 
 
 def test_a_reset_that_installs_names_none():
     task = Instruction(instruction="x", app="com.c", answer="x", reset=("pm install -r /data/local/tmp/c.apk",))
-    assert named(make_task(task)) == {}
+    assert find_named(make_task(task)) == {}
 
 
 def test_a_dry_run_asks_devices_that_answer(suite, tmp_path, capsys):
@@ -186,6 +187,6 @@ def test_a_dry_run_asks_devices_that_answer(suite, tmp_path, capsys):
         "--suite.file",
         str(tmp_path / "mine.toml"),
     ]
-    words += ["--phone.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
+    words += ["--fleet.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
     assert main([*words, "--agent.max_new_tokens", "4"]) == 0
     assert "typing-error: `app`: com.android.setings is not installed" in " ".join(capsys.readouterr().err.split())

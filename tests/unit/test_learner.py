@@ -14,9 +14,9 @@ from mobilerl.algorithms.objectives import imitation
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.config.algorithms import FilteredBCSection
 from mobilerl.records.engine import SkippedStep
-from mobilerl.train.learner import learn as learn_with
-from mobilerl.train.learner import step_counter
-from mobilerl.train.skipping import NotFinite
+from mobilerl.training.learner import learn as learn_with
+from mobilerl.training.learner import step_counter
+from mobilerl.training.skipping import NotFinite
 
 
 def learn(engine, algorithm, batches):
@@ -99,7 +99,7 @@ def test_metrics_of_an_iteration():
     }
 
 
-def test_clip_fractions_and_entropy_are_means_over_their_own_samples():
+def test_clip_fractions_and_neg_logp_are_means_over_their_own_samples():
     """A quarter of the weight is replayed; 0.1 of it is clipped, and 0.3 in all. Ten fresh tokens."""
 
     class Engine(RecordingEngine):
@@ -113,7 +113,7 @@ def test_clip_fractions_and_entropy_are_means_over_their_own_samples():
     metrics = learn(Engine(), make(FilteredBCSection()), [fresh_samples(2)])
     assert metrics["train/clip_frac_replayed"] == pytest.approx(0.4)
     assert metrics["train/clip_frac_fresh"] == pytest.approx(0.2 / 0.75)
-    assert metrics["train/entropy"] == 0.5 and metrics["train/rollout_k3"] == pytest.approx(0.02)
+    assert metrics["train/neg_logp"] == 0.5 and metrics["train/rollout_k3"] == pytest.approx(0.02)
     assert not any("fresh_" in name for name in metrics)
     more = learn(Engine(), make(FilteredBCSection()), [fresh_samples(2)] * 3)
     assert more["train/clip_frac_first"] == pytest.approx(0.3) and more["train/clip_frac"] == pytest.approx(0.4)

@@ -199,7 +199,7 @@ def test_micro_batches_keep_the_columns_of_a_sample_together(folder):
         for k, advantage in enumerate(micro.advantage.tolist()):
             i, on = int(advantage), micro.mask[k].bool()
             seen.append(i)
-            assert on.sum() == len(rows[i].response_ids) and bool(micro.older[k]) == (i % 2 == 0)
+            assert on.sum() == len(rows[i].response_ids) and bool(micro.off_policy[k]) == (i % 2 == 0)
             assert micro.rollout_logp[k][on].tolist() == pytest.approx(rows[i].rollout_logprobs)
             assert micro.logp[k][on].tolist() == pytest.approx(rows[i].rollout_logprobs, abs=1e-5)
             assert micro.old_logp[k][on].tolist() == pytest.approx(old[i])

@@ -108,11 +108,11 @@ def test_replayed_rows_may_go_unclipped_and_are_counted_apart():
     assert (metrics["clip_frac"], metrics["clip_frac_replayed"]) == (0.75, 0.0)
 
 
-def micro_batch(b, agg="token-mean", ref_logp=None, older=None) -> MicroBatch:
+def micro_batch(b, agg="token-mean", ref_logp=None, off_policy=None) -> MicroBatch:
     weights = aggregation_weights(b["mask"], agg, b["trajectory"])
     logps = b["logp"], b["old_logp"], b["rollout_logp"], ref_logp
     replayed = torch.zeros(len(b["mask"]), dtype=torch.bool)
-    return MicroBatch(*logps, b["advantage"], older, replayed, b["mask"].double(), weights)
+    return MicroBatch(*logps, b["advantage"], off_policy, replayed, b["mask"].double(), weights)
 
 
 @pytest.mark.parametrize("agg", AGGREGATIONS)
@@ -138,17 +138,17 @@ def test_the_clipped_objective_equals_its_equation(agg, seed, clip, cap):
 
 
 def test_the_gap_to_the_rollout_counts_only_samples_of_the_current_weights():
-    b, older = random_batch(seed=2), torch.tensor([True, False, True, False, True, True])
-    gap = (b["logp"].exp() - b["rollout_logp"].exp()).abs()[b["mask"] & ~older.unsqueeze(1)]
+    b, off_policy = random_batch(seed=2), torch.tensor([True, False, True, False, True, True])
+    gap = (b["logp"].exp() - b["rollout_logp"].exp()).abs()[b["mask"] & ~off_policy.unsqueeze(1)]
     objective = with_rollout_gap(clipped(ClippedLossSection()))
-    metrics = objective(micro_batch(b, older=older))[1]
+    metrics = objective(micro_batch(b, off_policy=off_policy))[1]
     assert metrics[PROB_DIFF].item() == gap.max().item()
-    fresh = b["mask"] & ~older.unsqueeze(1)
+    fresh = b["mask"] & ~off_policy.unsqueeze(1)
     assert metrics["fresh_tokens"] == fresh.sum() and metrics["fresh_surprise"] == pytest.approx(
         -b["logp"][fresh].sum()
     )
     assert metrics["fresh_k3"] == pytest.approx(kl_k3(b["rollout_logp"], b["logp"])[fresh].sum())
-    assert objective(micro_batch(b, older=torch.ones(6, dtype=torch.bool)))[1][PROB_DIFF].item() == 0.0
+    assert objective(micro_batch(b, off_policy=torch.ones(6, dtype=torch.bool)))[1][PROB_DIFF].item() == 0.0
 
 
 def aride_golden(**settings_):
@@ -168,9 +168,9 @@ def test_aride_golden():
     loss, metrics, gradient = aride_golden()
     assert loss == pytest.approx(0.996507, abs=1e-6)
     assert gradient.flatten().tolist() == pytest.approx([-2 / 3, -2 / 3, 0.5 / 3, 0.0])  # -weight * rho * A
-    entropy = -(math.log(0.15) + math.log(0.2)) / 3
+    neg_logp = -(math.log(0.15) + math.log(0.2)) / 3
     assert metrics == pytest.approx(
-        {"ratio_mean": (1 + 1 + 0.5) / 3, "ratio_cap_frac": 2 / 3, "ratio_max": 1.2, "entropy": entropy}
+        {"ratio_mean": (1 + 1 + 0.5) / 3, "ratio_cap_frac": 2 / 3, "ratio_max": 1.2, "neg_logp": neg_logp}
     )
     # The entropy bonus: 0.996507 - 0.05 * 1.168853 = 0.938065
     loss, _, gradient = aride_golden(entropy_coef=0.05)

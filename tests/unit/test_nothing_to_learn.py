@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from made_groups import make_group
 
-from mobilerl.train.nothing_to_learn import AGAIN, NothingToLearn
+from mobilerl.training.nothing_to_learn import AGAIN, NothingToLearn
 
 FAILED, MIXED, SOLVED = (0, 0), (0, 1), (1, 1)
 

@@ -12,9 +12,9 @@ from mobilerl.envs.phone.tasks import suite
 from mobilerl.records import Status
 from mobilerl.records.files import save_trajectories
 from mobilerl.suites.base import make_suite
-from mobilerl.train.dry_run import check
-from mobilerl.train.offline import check_offline_trajectories, load_offline_trajectories
-from mobilerl.train.run import Run
+from mobilerl.training.dry_run import check
+from mobilerl.training.offline import check_offline_trajectories, load_offline_trajectories
+from mobilerl.training.run import Run
 
 
 def check_with(stored, run_dir):

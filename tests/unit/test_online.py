@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import itertools
 import json
 import signal
 from collections import Counter
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -16,19 +19,21 @@ from made_groups import make_group
 
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.cli import main
+from mobilerl.cli.replay import take_again
 from mobilerl.config import Recipe, load_recipe, read_saved
 from mobilerl.envs.base import InfraError, TaskFault
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.pool import FixedDevices
 from mobilerl.models import tiny
+from mobilerl.records.batches import read_batches
 from mobilerl.suites.phone.training import make_phones, training_tasks
-from mobilerl.train import online, source
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.interrupt import Stopped
-from mobilerl.train.online import OnlineTrainer
-from mobilerl.train.run import Run
-from mobilerl.train.skipping import NotFinite
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training import online, source
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.interrupt import Stopped
+from mobilerl.training.online import OnlineTrainer
+from mobilerl.training.run import Run
+from mobilerl.training.skipping import NotFinite
+from mobilerl.training.tracking import read_metrics
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,7 @@ def recipe_with(**settings: object) -> Recipe:
 
 
 SMALL = {
-    "phone.count": 4,
+    "fleet.count": 4,
     "phone.width": 180,
     "phone.height": 360,
     "agent.screenshots": 0,
@@ -71,6 +76,37 @@ def small(model: Path, **settings: object) -> Recipe:
 
 def train(recipe: Recipe, run_dir: Path, resume: bool) -> None:
     online.train(Run.open(recipe, run_dir, resume))
+
+
+def test_the_steps_of_kept_batches_are_the_same_when_they_are_taken_again(model, tmp_path, monkeypatch, capsys):
+    episodes = itertools.count()
+
+    async def score(self):
+        return float(next(episodes) % 2)
+
+    monkeypatch.setattr(PhoneEnv, "score", score)
+    more = {
+        "agent__screenshots": 1,
+        "algorithm__mini_batch_size": 2,
+        "train__keep_batches": 1,
+        "rollout__max_staleness": 0,
+    }
+    recipe = small(model, **more, algorithm__epochs=2)
+    train(recipe, tmp_path, resume=False)
+    (folder,) = (tmp_path / "batches").glob("iter-*")
+    batches = read_batches(folder)
+    kept = {hashlib.sha256(png).hexdigest() for batch in batches for s in batch for png in s.images}
+    assert folder.name == "iter-000003" and kept == {p.stem for p in (tmp_path / "batches/screens").iterdir()} != set()
+    again = list(take_again(recipe, batches, tmp_path / "checkpoints/iter-000002"))
+    logged = read_metrics(tmp_path / "metrics.jsonl")[-1]
+    assert len(again) == logged["train/steps"] > 1
+    for name in ("loss", "grad_norm"):
+        assert fmean(row[name] for row in again) == logged[f"train/{name}"]
+    assert main(["replay", str(folder), "--algorithm.learning_rate", "1"]) == 0
+    assert f"{again[0]['grad_norm']:.6g}" in capsys.readouterr().out, "the first gradient is that of the same weights"
+    (folder / "step-01.jsonl").write_text('{"trajectory_id": 1}\n')
+    assert main(["replay", str(folder)]) == 2
+    assert "step-01.jsonl, line 1" in capsys.readouterr().err
 
 
 def test_a_run_in_which_every_task_is_removed_continues_with_probes(model, tmp_path):
@@ -180,7 +216,7 @@ class OpenedPhones(FixedDevices):
     """Like a pool it closes what it began when it cannot start."""
 
     def __init__(self, recipe: Recipe, starts: bool) -> None:
-        super().__init__(make_phones(recipe.phone))
+        super().__init__(make_phones(recipe.phone, recipe.fleet.count))
         self.starts, self.closed = starts, 0
 
     async def start(self) -> None:
@@ -195,7 +231,7 @@ class OpenedPhones(FixedDevices):
 
 def use_suite(monkeypatch, tasks, devices) -> None:
     suite = SimpleNamespace(open=lambda run_dir: (tasks, devices), in_process=True)
-    monkeypatch.setattr("mobilerl.train.run.make_suite", lambda recipe: suite)
+    monkeypatch.setattr("mobilerl.training.run.make_suite", lambda recipe: suite)
 
 
 @pytest.mark.parametrize("part", ["make_algorithm", "make_group_source", "StopGuard", "offline", "start", None])

@@ -26,7 +26,7 @@ TEXTS = (
 
 def ink_end(text: str, size: float) -> float:
     """Right end of what is drawn, in px."""
-    return max(x + part.width for x, _, part in fonts.drawn(text, size, False))
+    return max(x + part.width for x, _, part in fonts.draw_line(text, size, False))
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -45,12 +45,12 @@ def test_a_character_without_a_font_is_a_box_and_breaks_nothing():
     text = "a\ud800b\ue123\n\tc\u200d"
     assert fonts.missing(text) and not fonts.missing("a\n\tc\u200d")
     assert [run.text for run in fonts.runs(text) if not run.font] == ["\ud800", "\ue123"]
-    assert fonts.drawn(text, 15, True)
+    assert fonts.draw_line(text, 15, True)
 
 
 @pytest.mark.skipif("emoji" not in fonts.stack(), reason="no Noto Color Emoji here")
 def test_an_emoji_sequence_is_one_image():
-    images = [part for *_, part in fonts.drawn("hi 👨‍👩‍👧 ❤️", 20, False) if part.mode == "RGBA"]
+    images = [part for *_, part in fonts.draw_line("hi 👨‍👩‍👧 ❤️", 20, False) if part.mode == "RGBA"]
     assert len(images) == 2 and images[0].size == images[1].size
 
 
@@ -82,7 +82,7 @@ def test_directions_are_mixed_as_unicode_says(text, shown):
     ],
 )
 def test_wrapped_lines_fit_and_lose_nothing(text):
-    lines = fonts.wrapped(text, 90, 16)
+    lines = fonts.wrap_text(text, 90, 16)
     assert len(lines) > 1 and "".join(lines).replace(" ", "") == text.replace(" ", "")
     assert all(fonts.text_width(line, 16) <= 90 for line in lines)
 
@@ -90,14 +90,14 @@ def test_wrapped_lines_fit_and_lose_nothing(text):
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_text_that_is_cut_fits_and_ends_in_an_ellipsis(text):
     room = fonts.text_width(text, 16) * 0.7
-    cut = fonts.elided(text, 16, room)
+    cut = fonts.elide(text, 16, room)
     assert cut.endswith("…") and (fonts.text_width(cut, 16) <= room or len(cut) <= 2)
-    assert fonts.elided(text, 16, room * 2) == text
+    assert fonts.elide(text, 16, room * 2) == text
 
 
 def test_long_texts_take_no_longer_than_their_length_asks():
     """What is typed over adb may be of any length and shape."""
     start = time.process_time()
     for text in ("א" + " " * 20_000 + "ש", "אa" * 10_000, "x" * 40_000, "你" * 20_000, " " * 40_000):
-        assert fonts.elided(text, 16, 300) and "".join(fonts.wrapped(text, 300, 16)).split() == text.split()
+        assert fonts.elide(text, 16, 300) and "".join(fonts.wrap_text(text, 300, 16)).split() == text.split()
     assert time.process_time() - start < 10

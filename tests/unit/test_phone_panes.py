@@ -42,7 +42,7 @@ def contacts() -> Phone:
 
 
 def names(phone: Phone) -> list[str]:
-    return [f"{p['first']} {p['last']}" for p in phone.foreground.ordered()]
+    return [f"{p['first']} {p['last']}" for p in phone.foreground.sort_rows()]
 
 
 def test_the_list_stays_and_the_page_opens_beside_it(contacts):
@@ -74,7 +74,7 @@ def test_it_begins_at_the_expanded_width(width):
 
 def test_what_is_touched_in_the_list_without_opening_anything_leaves_the_page():
     phone = wide("Tasks")
-    first, second, *_ = [t["title"] for t in phone.foreground.shown()]
+    first, second, *_ = [t["title"] for t in phone.foreground.filter_tasks()]
     tap(phone, first)
     phone.text(" soon")
     tap(phone, f"Done {second}")

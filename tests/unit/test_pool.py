@@ -64,7 +64,7 @@ class ScriptedProvider:
     def name(self, number: int) -> str:
         return f"d{number}"
 
-    async def returned(self, number: int) -> None:
+    async def wait_for_return(self, number: int) -> None:
         while self.fault("returned", f"d{number}") != "yes":
             await asyncio.sleep(0.01)
 
@@ -193,7 +193,7 @@ def test_what_happens_to_a_device_is_said_when_it_happens():
 
     async def main():
         pool = DevicePool(provider, options(1, look_every_s=0.01, quarantine_s=50.0, quarantine_max_s=50.0))
-        pool.happened = told.append
+        pool.on_event(told.append)
         await pool.start()
         pool.give_back(pool.take(), "a black screen")
         await until_ready(pool)
@@ -218,7 +218,7 @@ def test_what_happens_to_a_device_is_said_when_it_happens():
 
 def test_devices_without_a_pool_say_when_they_begin_to_fail_and_when_an_episode_succeeds():
     devices, told = FixedDevices([ScriptedEnv("a"), ScriptedEnv("b")]), []
-    devices.happened = lambda event: told.append(f"{event.device} {event.kind} {event.reason}")
+    devices.on_event(lambda event: told.append(f"{event.device} {event.kind} {event.reason}"))
     for error in ("", "a: it hangs", "a: it hangs", "", ""):
         devices.give_back(devices.take({"b"}), error)
     assert told == ["a failed a: it hangs", "a back "]

@@ -14,8 +14,8 @@ from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import sample_logprobs
 from mobilerl.models import tiny
 from mobilerl.reachagent.dpo import DpoTrainer, PreferencePair, dpo_step, read_pairs, write_pairs
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.tracking import Tracker, read_metrics
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.tracking import Tracker, read_metrics
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BETA = 0.3

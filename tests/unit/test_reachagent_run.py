@@ -14,7 +14,7 @@ from mobilerl.reachagent.run import ReachAgentRun, run
 from mobilerl.reachagent.tasks import TaskSet
 from mobilerl.sft.samples import Sample
 from mobilerl.sft.trainer import TrainingJob
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 SAMPLES = [Sample((1, 2), (3,), ())] * 4
 SFT = {"batch_size": 4, "learning_rate": 0.5, "micro_batch_size": 2}

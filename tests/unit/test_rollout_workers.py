@@ -19,10 +19,10 @@ from made_groups import make_task
 
 from mobilerl.config import Recipe
 from mobilerl.records import Group
-from mobilerl.train import workers as module
-from mobilerl.train.unguarded import UNGUARDED
-from mobilerl.train.worker_process import WorkerResult
-from mobilerl.train.workers import MAX_DEATHS, RolloutWorkers, WorkerError
+from mobilerl.training import workers as module
+from mobilerl.training.unguarded import UNGUARDED
+from mobilerl.training.worker_process import WorkerResult
+from mobilerl.training.workers import MAX_DEATHS, RolloutWorkers, WorkerError
 
 TASKS = [make_task(name) for name in "abc"]
 MORE_THAN_A_PIPE_HOLDS = 4 * 2**20
@@ -30,7 +30,7 @@ MORE_THAN_A_PIPE_HOLDS = 4 * 2**20
 
 def recipe_of(count: int) -> Recipe:
     """`count` workers with a phone each."""
-    return Recipe(phone={"count": count}, rollout={"workers": count}, algorithm={"group_size": 2})
+    return Recipe(fleet={"count": count}, rollout={"workers": count}, algorithm={"group_size": 2})
 
 
 def stop(worker: int) -> int:
@@ -89,7 +89,7 @@ async def test_a_killed_worker_is_replaced_by_one_with_the_weights_of_the_order(
 
 async def test_what_happens_to_devices_in_workers_is_told_at_once(stand_ins):
     told: list[str] = []
-    stand_ins.tell(lambda event: told.append(str(event)))
+    stand_ins.on_event(lambda event: told.append(str(event)))
     async with stand_ins as workers:
         await workers.collect(TASKS, "1")
         async with asyncio.timeout(60):

@@ -13,6 +13,7 @@ import pytest
 from mobilerl.cli import main, make_parser, pipeline
 from mobilerl.cli.run import pipeline_of
 from mobilerl.config import ConfigError, load_recipe
+from mobilerl.config.in_use import differing
 from mobilerl.config.packaged import recipe_names
 
 
@@ -125,19 +126,36 @@ def test_a_signal_to_the_command_alone_stops_the_step(number, step):
 
 
 def test_overlays_apply_in_order(tmp_path):
-    (tmp_path / "base.toml").write_text("[train]\nseed = 1\niterations = 7\n[phone]\ncount = 3\n")
+    (tmp_path / "base.toml").write_text("[train]\nseed = 1\niterations = 7\n[fleet]\ncount = 3\n")
     (tmp_path / "mine.toml").write_text('extends = "base.toml"\n[train]\nseed = 2\n')
     (tmp_path / "over.toml").write_text('[train]\nseed = 3\n[algorithm]\ntype = "gigpo"\n')
     paths = [tmp_path / "mine.toml", tmp_path / "over.toml"]
-    recipe = load_recipe(paths, ["--phone.count", "4"])
-    assert (recipe.train.seed, recipe.train.iterations, recipe.phone.count) == (3, 7, 4)
+    recipe = load_recipe(paths, ["--fleet.count", "4"])
+    assert (recipe.train.seed, recipe.train.iterations, recipe.fleet.count) == (3, 7, 4)
     assert recipe.algorithm.type == "gigpo" and load_recipe(paths[:1]).train.seed == 2
-    assert load_recipe(["gpu/qwen2.5-vl-3b-lora", "adagrpo"]).engine.lora_rank == 64
+    assert load_recipe(["gpu/qwen2.5-vl-3b-lora", "adagrpo"]).engine.type == "vllm"
 
 
 def test_an_overlay_of_another_algorithm_replaces_that_section_whole():
     recipe = load_recipe(["digirl", "gpu/qwen2.5-vl-3b-lora"])
     assert recipe.algorithm == load_recipe("gpu/qwen2.5-vl-3b-lora").algorithm
+
+
+def test_an_overlay_of_another_algorithm_keeps_the_settings_of_all_algorithms(tmp_path):
+    (tmp_path / "over.toml").write_text('[algorithm]\ntype = "gigpo"\nwarmup_steps = 3\n')
+    algorithm = load_recipe(["digirl", tmp_path / "over.toml"], ["--algorithm.grad_clip", "2"]).algorithm
+    assert (algorithm.type, algorithm.mini_batch_size, algorithm.learning_rate) == ("gigpo", 128, 3e-4)
+    assert (algorithm.warmup_steps, algorithm.grad_clip, algorithm.group_size) == (3, 2, 8)
+
+
+def test_the_defaults_are_those_of_the_recipe_for_one_gpu():
+    """A recipe of one's own for a published model needs neither the recipe nor what it extends."""
+    of_recipe = load_recipe("gpu/qwen2.5-vl-3b-lora")
+    mine = load_recipe(None, ["--engine.type", "vllm"])
+    assert set(differing(mine.model_dump(), of_recipe.model_dump())) == {
+        *("phone.width", "phone.height", "tasks.per_template"),  # of the embedded phone
+        *("algorithm.curriculum.revisit_every", "train.iterations", "train.checkpoint_every"),
+    }
 
 
 @pytest.mark.parametrize("name", [n for n in recipe_names() if n.split("/")[0] in ("gpu", "cluster")])

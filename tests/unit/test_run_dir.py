@@ -14,9 +14,9 @@ from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
 from mobilerl.config.reading import held, read_saved
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.hub import find_model, with_local_model
-from mobilerl.train.run_dir import check_run_dir, with_checkpoints_agent
-from mobilerl.train.run_log import RunLog
-from mobilerl.train.start_model import as_started, with_start_model
+from mobilerl.training.run_dir import check_run_dir, with_checkpoints_agent
+from mobilerl.training.run_log import RunLog
+from mobilerl.training.start_model import as_started, with_start_model
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.claims import claim
 from mobilerl.sft.batches import LengthBatches, RankBatches, with_placeholder
-from mobilerl.sft.checks import CONFIGS, check, deepspeed_file, fitted
+from mobilerl.sft.checks import CONFIGS, check, deepspeed_file, fit_recipe
 from mobilerl.sft.sample_files import SampleFile, image_counts, lengths_of, write_samples
 from mobilerl.sft.samples import Sample
 
@@ -130,7 +130,7 @@ def test_a_batch_that_cannot_be_shared_is_refused():
 def test_a_recipe_for_two_cores_runs_on_one_gpu(monkeypatch, gpus, nodes, processes):
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     given = recipe(processes=2, nodes=nodes, rendezvous="host:1" if nodes > 1 else "")
-    assert fitted(given).sft.processes == processes
+    assert fit_recipe(given).sft.processes == processes
 
 
 def test_deepspeed_files(tmp_path, monkeypatch):

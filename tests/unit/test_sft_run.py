@@ -14,7 +14,7 @@ from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.sft.distributed import Cluster
 from mobilerl.sft.run import SftRun, remove_unfinished, run
 from mobilerl.sft.samples import Sample
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 STEPS = {"copying": (20,), "reading": (20, 40), "stage1": (20, 40, 60), "stage2-round1": (20,), "stage2-round2": (20,)}
 """Steps at which the stages report."""
@@ -75,7 +75,7 @@ def train(trainer: Trainer, run_dir: Path, *stages: str, processes: int = 0) -> 
     sft = SftRun(Recipe(sft={"processes": processes}), run_dir)
     for name in stages:
         trainer.training = name
-        if not sft.finished(name):
+        if not sft.find_finished(name):
             sft.train(name, run_dir / "init", CODEC, iter([]), 1.0)
 
 
@@ -138,7 +138,7 @@ def test_what_is_there_is_not_prepared_again(trainer, tmp_path, monkeypatch):
 
     monkeypatch.setattr("mobilerl.sft.run.reasoned", reasoned)
     monkeypatch.setattr("mobilerl.sft.data.SftData.expert_steps", [step], raising=False)
-    monkeypatch.setattr(SftRun, "_refreshed", lambda self, name, codec, samples: samples)
+    monkeypatch.setattr(SftRun, "_add_reading", lambda self, name, codec, samples: samples)
     sft = SftRun(Recipe(sft={"proposer_url": "http://x/v1", "stage2_rounds": 2}), tmp_path)
     for name in ("copying", "reading", "stage1"):
         (tmp_path / name).mkdir()
@@ -167,7 +167,7 @@ def test_a_checkpoint_learns_goals_if_it_is_tiny_but_does_not_learn_to_read_agai
     monkeypatch.setattr("mobilerl.sft.run.Codec", SimpleNamespace(load=lambda *args: codec))
     monkeypatch.setattr("mobilerl.sft.run.tiny.is_tiny", lambda tokenizer: tiny)
     monkeypatch.setattr("mobilerl.sft.run.goal_samples", lambda *args: [])
-    monkeypatch.setattr(SftRun, "_refreshed", lambda self, name, codec, samples: samples)
+    monkeypatch.setattr(SftRun, "_add_reading", lambda self, name, codec, samples: samples)
     monkeypatch.setattr(SftRun, "train", lambda self, name, *args: names.append(name) or self.run_dir / name)
     recipe = Recipe(model="a checkpoint", suite={"type": "generated"}, sft={"goal_samples": 1})
     monkeypatch.setattr("mobilerl.sft.data.SftData.words", [], raising=False)

@@ -13,7 +13,7 @@ from mobilerl.sft import trainer as module
 from mobilerl.sft.callbacks import LogCallback
 from mobilerl.sft.samples import Sample
 from mobilerl.sft.trainer import TrainingJob, train
-from mobilerl.train.skipping import NotFinite
+from mobilerl.training.skipping import NotFinite
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEPS, BATCH = 6, 2

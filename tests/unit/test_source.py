@@ -13,9 +13,9 @@ from made_groups import make_task, make_trajectory
 from mobilerl.config import CurriculumSection
 from mobilerl.envs.base import InfraError
 from mobilerl.records import Cause, Group, LostGroup
-from mobilerl.train import source as source_module
-from mobilerl.train.source import AsyncSource, PipelinedSource, take_some
-from mobilerl.train.tasks import TaskSampler
+from mobilerl.training import source as source_module
+from mobilerl.training.source import AsyncSource, PipelinedSource, take_some
+from mobilerl.training.tasks import TaskSampler
 
 
 class FakeCollector:
@@ -30,6 +30,10 @@ class FakeCollector:
         self.open: list[tuple[str, object, int | None]] = []
         """Label, task, and the version that samples it once a device has started it."""
         self.most_open = 0
+
+    def take_lost(self):
+        taken, self.lost = self.lost, []
+        return taken
 
     async def dispatch(self, task, label, size=None):
         self.labels.append(label)
@@ -95,7 +99,6 @@ class FakeWorkers:
     def __init__(self) -> None:
         self.version = 0
         self.asked: list[tuple[str, int]] = []
-        self.lost: list[LostGroup] = []
 
     async def play(self, tasks, prefix):
         self.asked.append((prefix, self.version))
@@ -105,6 +108,9 @@ class FakeWorkers:
 
     def take(self, answers):
         return answers
+
+    def take_lost(self):
+        return []
 
 
 def test_workers_collect_the_next_iteration_during_the_update():

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mobilerl.train.interrupt import Snapshot, StopGuard, Stopped
+from mobilerl.training.interrupt import Snapshot, StopGuard, Stopped
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def test_the_second_ctrl_c_exits_immediately():
     child = start(
         """
         import asyncio, signal, time
-        from mobilerl.train.interrupt import StopGuard
+        from mobilerl.training.interrupt import StopGuard
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
         async def run():
@@ -119,7 +119,7 @@ def test_signals_without_a_loop(number, handler, output):
     child = start(
         f"""
         import signal, time
-        from mobilerl.train.interrupt import Stopped, interrupts_as_stopped
+        from mobilerl.training.interrupt import Stopped, interrupts_as_stopped
         signal.signal(signal.SIGINT, signal.{handler})
         try:
             with interrupts_as_stopped():

@@ -20,8 +20,8 @@ from mobilerl.envs.phone.tasks import suite
 from mobilerl.records import Cause, LostGroup
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.suites.phone.training import training_tasks
-from mobilerl.train.source import AsyncSource, SynchronousSource
-from mobilerl.train.tasks import TaskSampler
+from mobilerl.training.source import AsyncSource, SynchronousSource
+from mobilerl.training.tasks import TaskSampler
 
 TASKS = [make_task(f"{t}{i}", t) for t in "ABC" for i in range(2)]
 
@@ -91,7 +91,7 @@ class SamplerMachine(RuleBasedStateMachine):
         assert drawn == again and len(drawn) == n
         weights = self.sampler.curriculum.weights()
         assert all(weights[self.sampler.key(task)] > 0 for task in drawn)
-        assert not {task.id for task in drawn} & self.sampler.losses.set_aside.keys()
+        assert not {task.id for task in drawn} & self.sampler.excluded.set_aside.keys()
 
     @rule(results=st.lists(st.tuples(st.sampled_from(TASKS), st.sampled_from([0.0, 0.0, 1.0, 0.5])), max_size=4))
     def record(self, results):
@@ -102,7 +102,7 @@ class SamplerMachine(RuleBasedStateMachine):
     @rule(task=st.sampled_from(TASKS), cause=st.sampled_from(Cause), completed=st.sampled_from(TASKS))
     def lose(self, task, cause, completed):
         for s in (self.sampler, self.twin):
-            s.ended([group(completed, 1.0)], [LostGroup(task, cause, "it raised")])
+            s.record_outcomes([group(completed, 1.0)], [LostGroup(task, cause, "it raised")])
 
     @rule()
     def restart(self):
@@ -142,19 +142,19 @@ def completed(name: str):
 
 def test_lost_groups_of_a_task_count_in_a_row():
     s = by_name(limit=2)
-    s.ended([], [lost("a")])
-    s.ended([completed("a")], [])
-    s.ended([], [lost("a")])
-    assert not s.losses.set_aside
-    s.ended([], [lost("a"), lost("a")])
-    assert list(s.losses.set_aside) == ["s/a"]
+    s.record_outcomes([], [lost("a")])
+    s.record_outcomes([completed("a")], [])
+    s.record_outcomes([], [lost("a")])
+    assert not s.excluded.set_aside
+    s.record_outcomes([], [lost("a"), lost("a")])
+    assert list(s.excluded.set_aside) == ["s/a"]
 
 
 def test_a_fault_of_a_task_is_named_with_its_first_lost_group_and_at_its_exclusion():
     s, said = by_name(), []
     s.report_to(said.append)
     for _ in range(3):
-        s.ended([completed("d")], [lost("a"), lost("b", Cause.DEVICE)])
+        s.record_outcomes([completed("d")], [lost("a"), lost("b", Cause.DEVICE)])
     assert said[0] == "task s/a cannot run: a raised; after 3 such groups it is excluded"
     assert said[1:] == [f"task s/{name} is excluded for the rest of the run: {name} raised" for name in "ab"]
 
@@ -162,13 +162,13 @@ def test_a_fault_of_a_task_is_named_with_its_first_lost_group_and_at_its_exclusi
 def test_an_outage_of_devices_sets_nothing_aside():
     s = by_name()
     for _ in range(50):
-        s.ended([], [lost(name, Cause.DEVICE) for name in "abcd"])
-    s.ended([completed("d")], [])  # it is over; everything lost in it counts as one
-    s.ended([completed("d")], [])
-    assert not s.losses.set_aside
+        s.record_outcomes([], [lost(name, Cause.DEVICE) for name in "abcd"])
+    s.record_outcomes([completed("d")], [])  # it is over; everything lost in it counts as one
+    s.record_outcomes([completed("d")], [])
+    assert not s.excluded.set_aside
     for _ in range(2):
-        s.ended([completed("b"), completed("c")], [lost("a", Cause.DEVICE)])
-    assert list(s.losses.set_aside) == ["s/a"], "others are completed and this one never is"
+        s.record_outcomes([completed("b"), completed("c")], [lost("a", Cause.DEVICE)])
+    assert list(s.excluded.set_aside) == ["s/a"], "others are completed and this one never is"
 
 
 class Choosy(ScriptedEnv):
@@ -198,7 +198,7 @@ def play(envs, s: TaskSampler, ahead: bool, iterations: int = 12) -> list[str]:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_run_continues_with_the_other_tasks_and_ends_without_any(ahead):
     s, envs = by_name(), [Choosy(f"d{i}", a="task", b="infra", c="free") for i in range(3)]
-    assert set(play(envs, s, ahead)) == {"s/d"} and set(s.losses.set_aside) == {"s/a", "s/b", "s/c"}
+    assert set(play(envs, s, ahead)) == {"s/d"} and set(s.excluded.set_aside) == {"s/a", "s/b", "s/c"}
     tried = Counter(task for env in envs for task in env.tasks)
     assert tried["s/c"] <= 4 and tried["s/a"] <= 2 * 5, "three groups, and those that were in flight"
     with pytest.raises(InfraError, match="s/b: reset raised; s/a: .*s/a: reset raised"):

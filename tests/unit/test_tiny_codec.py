@@ -87,7 +87,7 @@ def test_placeholders_and_images_must_match(loaded):
 def test_pixels_are_those_of_the_image_processor(loaded):
     for size in ((360, 720), (90, 61), (28, 400)):
         shot = png(*size)
-        wanted = loaded.image_processor(images=[loaded.images.scaled(shot)], do_resize=False, return_tensors="np")
+        wanted = loaded.image_processor(images=[loaded.images.scale(shot)], do_resize=False, return_tensors="np")
         patches, grid = loaded.pixels(shot)
         assert patches.dtype == np.float32
         np.testing.assert_allclose(patches, wanted["pixel_values"], atol=1e-6)

@@ -14,12 +14,12 @@ from rich.console import Console
 
 from mobilerl.config import ConfigError, TrackingSection, load_recipe
 from mobilerl.envs.base import InfraError
-from mobilerl.train import progress
-from mobilerl.train.interrupt import Stopped
-from mobilerl.train.mirrors import check_mirrors
-from mobilerl.train.progress import ProgressView, TimeLeft, describe_status
-from mobilerl.train.starts import STARTS_FILE, command_line
-from mobilerl.train.tracking import Tracker, read_metrics
+from mobilerl.training import progress
+from mobilerl.training.interrupt import Stopped
+from mobilerl.training.mirrors import check_mirrors
+from mobilerl.training.progress import ProgressView, TimeLeft, describe_status
+from mobilerl.training.starts import STARTS_FILE, command_line
+from mobilerl.training.tracking import Tracker, read_metrics
 
 
 def test_non_finite_values_become_null(tmp_path):
@@ -286,3 +286,9 @@ def test_time_left_is_to_the_first_limit(limits, seconds):
     assert left.after({"iteration": 1}) is None
     left.after({"iteration": 1, "time_s": 30.0, "rollout/env_steps": 100})
     assert left.after({"iteration": 2, "time_s": 60.0, "rollout/env_steps": 300}) == seconds
+
+
+def test_a_metric_of_an_earlier_version_has_its_new_name(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"iteration":1,"train/entropy":0.5}\n{"iteration":2,"train/neg_logp":0.25}\n')
+    assert [row["train/neg_logp"] for row in read_metrics(path)] == [0.5, 0.25]

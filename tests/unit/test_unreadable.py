@@ -22,8 +22,8 @@ from mobilerl.policy.screen import Screen
 from mobilerl.policy.unreadable import Why
 from mobilerl.records import Completion, Group
 from mobilerl.records.engine import Sampling
-from mobilerl.train.metrics import rollout_metrics
-from mobilerl.train.progress import ProgressView
+from mobilerl.training.metrics import rollout_metrics
+from mobilerl.training.progress import ProgressView
 
 TASK, SEEN = Task("t-0", "t", "Do it", {}, 0, 10, "sim"), Observation(b"", 1080, 2400, "", "App", 0)
 TOOL = '<tool_call>\n{"name": "mobile_use", "arguments": {"action": "%s", "coordinate": %s}}\n</tool_call>'

@@ -27,8 +27,8 @@ from mobilerl.policy.screen import parse_screen
 from mobilerl.records import Completion, Status, Step, Trajectory
 from mobilerl.records.files import save_trajectories, trajectory_to_dict
 from mobilerl.records.screens import MemoryScreens
-from mobilerl.train.run_log import RunLog, StatusLog, write_advantages
-from mobilerl.train.tracking import Tracker
+from mobilerl.training.run_log import RunLog, StatusLog, write_advantages
+from mobilerl.training.tracking import Tracker
 from mobilerl.viewer import build
 from mobilerl.viewer.serve import file_for, is_allowed_host, make_server
 from mobilerl.viewer.steps import step_for_page, touched_element

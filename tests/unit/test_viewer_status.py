@@ -5,8 +5,8 @@ from status_records import group, record
 
 from mobilerl.algorithms.curriculum import FailureCurriculum
 from mobilerl.envs.base import DeviceReport
-from mobilerl.train.run_log import StatusLog
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.run_log import StatusLog
+from mobilerl.training.tracking import read_metrics
 from mobilerl.viewer.status import device_table, task_table
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from mobilerl.config import ConfigError
+from mobilerl.inference import vllm_weights
 from mobilerl.inference.vllm_adapter import adapter_refusal, adapter_tensors, write_adapter
 from mobilerl.inference.vllm_arguments import check_names, image_limits, read_overrides
 from mobilerl.inference.vllm_weights import checkpoint_weights
@@ -46,7 +49,7 @@ def test_vllms_image_processor_leaves_prepared_images_as_they_are(folder, limit)
     limits = image_limits(codec)
     for width, height in ((90, 200), (360, 720), (40, 40)):
         screen = png(width, height)
-        shown = codec.images.scaled(screen)
+        shown = codec.images.scale(screen)
         assert limits["shortest_edge"] <= shown.width * shown.height <= limits["longest_edge"]
         again = codec.image_processor(images=[shown], return_tensors="np", size=limits)
         np.testing.assert_allclose(again["pixel_values"], codec.pixels(screen)[0], atol=1e-6)
@@ -112,3 +115,14 @@ def test_overrides_are_engine_arguments_of_vllm():
     for word, hint in (("enforce_eger=true", "did you mean enforce_eager"), ("enforce_eager", "not name=value")):
         with pytest.raises(ConfigError, match=hint):
             check_names([word], {"enforce_eager"})
+
+
+def test_folders_of_weights_are_removed_when_their_trainer_is_gone(tmp_path, monkeypatch):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    monkeypatch.setattr(vllm_weights, "MEMORY", tmp_path)
+    left, others = (tmp_path / f"{vllm_weights.PREFIX}{pid}-x" for pid in (ended.pid, os.getppid()))
+    left.mkdir()
+    others.mkdir()
+    with vllm_weights.weights_folder(1) as folder:
+        assert set(tmp_path.iterdir()) == {Path(folder), others}

@@ -14,8 +14,8 @@ from made_groups import make_trajectory
 from mobilerl.envs.base import DeviceEvent
 from mobilerl.records import Group
 from mobilerl.suites.fleet import Part
-from mobilerl.train.unguarded import UNGUARDED
-from mobilerl.train.worker_process import Assignment, WorkerResult
+from mobilerl.training.unguarded import UNGUARDED
+from mobilerl.training.worker_process import Assignment, WorkerResult
 
 
 def main(pipe: Connection, notes: Connection, recipe_json: str, part: Part, run_dir: Path | None) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from mobilerl.envs.blocking import OneAtATime
 from mobilerl.envs.phone.adbd import services, shell_service, wire
 from mobilerl.envs.phone.adbd.auth import TOKEN_SIZE, PublicKey, accepts
 from mobilerl.envs.phone.adbd.streams import Stream, StreamClosed
 from mobilerl.envs.phone.adbd.sync import SyncService
 from mobilerl.envs.phone.adbd.wire import MAX_PAYLOAD, Message, ProtocolError, read_message
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.adbd.server import ServedPhone
+from mobilerl.envs.phone.faults import Fault
+from mobilerl.envs.phone.phone import Phone
+from mobilerl.envs.phone.shell import Result, Session
 
 FEATURES = "shell_v2,cmd,stat_v2,ls_v2,fixed_push_mkdir"
 """Only implemented features, so that the host uses plain SEND/RECV and sends one WRTE at a time."""
@@ -24,10 +25,29 @@ HELLO_TIMEOUT_S = 30.0
 """Timeout for the first message."""
 
 
+class ConnectedPhone(Protocol):
+    """A phone as its connections use it."""
+
+    banner: str
+    keys: tuple[PublicKey, ...] | None
+    """Keys of the hosts that may connect; None for all hosts."""
+    phone: Phone
+    exclusive: OneAtATime
+
+    async def run_line(self, line: str, session: Session | None = None) -> Result:
+        """Runs a command line and returns its result, unless a fault prevents it."""
+
+    async def before(self, what: str) -> Fault | None:
+        """Applies the fault of the next command. May never return."""
+
+    def reboot(self) -> None:
+        """Goes offline for a while."""
+
+
 class Connection:
     """Serves a connected adb server until it disconnects."""
 
-    def __init__(self, phone: ServedPhone, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, phone: ConnectedPhone, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._phone = phone
         self._reader, self._writer = reader, writer
         self._streams: dict[int, Stream] = {}
@@ -122,11 +142,11 @@ class Connection:
 
     async def _serve_service(self, stream: Stream, service: str) -> None:
         host, kind, rest = self._phone, _kind(service), service.partition(":")[2]
-        phone = host.shell.phone
+        phone = host.phone
         if kind == "shell" and ",v2" in service.partition(":")[0]:
-            await shell_service.framed(stream, rest, host.run_line)
+            await shell_service.serve_framed(stream, rest, host.run_line)
         elif kind in ("shell", "exec"):
-            await shell_service.plain(stream, rest, host.run_line)
+            await shell_service.serve_plain(stream, rest, host.run_line)
         elif kind == "sync":
             await host.before("sync")
             await SyncService(phone, stream, host.exclusive).run()

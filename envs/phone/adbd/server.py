@@ -9,7 +9,7 @@ from contextlib import suppress
 from mobilerl.envs.blocking import OneAtATime
 from mobilerl.envs.phone.adbd.auth import PublicKey
 from mobilerl.envs.phone.adbd.connection import Connection
-from mobilerl.envs.phone.faults import Fault, FaultPlan, spoiled
+from mobilerl.envs.phone.faults import Fault, FaultPlan, spoil
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.shell import Result, Session, Shell
 from mobilerl.envs.phone.shell.android.system import PROPERTIES
@@ -52,7 +52,7 @@ class ServedPhone:
 
     async def start(self) -> None:
         """Starts to listen; port 0 selects a free one. Raises OSError if the port is taken."""
-        self._server = await asyncio.start_server(self._connected, self.host, self.port)
+        self._server = await asyncio.start_server(self._accept, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -93,7 +93,7 @@ class ServedPhone:
         except OSError as error:  # the port was taken
             logging.getLogger(__name__).error("%s does not come back: %s", self.serial, error)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
@@ -113,7 +113,7 @@ class ServedPhone:
             await _never()
         if fault is Fault.HANG:
             await _never()
-        return Result(spoiled(fault, result.stdout), result.stderr, result.exit_code)
+        return Result(spoil(fault, result.stdout), result.stderr, result.exit_code)
 
     async def before(self, what: str) -> Fault | None:
         """Draws the fault of the next command and applies what precedes the command. May never return."""

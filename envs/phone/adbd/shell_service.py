@@ -25,12 +25,12 @@ def packet(kind: int, data: bytes) -> bytes:
     return _PACKET.pack(kind, len(data)) + data
 
 
-async def plain(stream: Stream, line: str, run: Run) -> None:
+async def serve_plain(stream: Stream, line: str, run: Run) -> None:
     """`shell:LINE` and `exec:LINE`: both outputs merged, without an exit code."""
     await stream.write((await run(line, Session(merged=True))).stdout)
 
 
-async def framed(stream: Stream, line: str, run: Run) -> None:
+async def serve_framed(stream: Stream, line: str, run: Run) -> None:
     """`shell,v2`: packets, the last of which holds the exit code."""
     if line:
         code = await _answer(stream, await run(line, None))

@@ -84,19 +84,19 @@ class Calculator(App):
     def page_main(self, page: Page) -> Screen:
         # Numbers stand on the right of every phone, so what is mirrored begins on the left.
         side = "left" if self.phone.language.rtl else "right"
-        display = label(self._shown(page.args.get("text") or "0"), size=40, align=side, rid=f"{self.package}:id/result")
+        display = label(self._show(page.args.get("text") or "0"), size=40, align=side, rid=f"{self.package}:id/result")
         tall = self.phone.size_dp[1] >= LOW_SCREEN
         keys = [key_row([self._key(page, k) for k in row], height=76 if tall else 50) for row in KEYS]
         body = [spacer(88 if tall else 0), display, spacer(84 if tall else 0), *keys]
         history = icon_button("clock", self.t("History"), lambda: self.go("history"))
         return Screen(self.t("Calculator"), body, [history], lead=3)
 
-    def _shown(self, text: str) -> str:
+    def _show(self, text: str) -> str:
         """An expression as it is displayed, with the language's decimal separator."""
         return self.phone.language.number(text)
 
     def _key(self, page: Page, key: str) -> Node:
-        shown = self.t(key) if key.isalpha() else self._shown(key)
+        shown = self.t(key) if key.isalpha() else self._show(key)
         node = button(shown, partial(self._press, page, key), filled=key in (*OPERATORS, "="))
         node.size, node.bold = 22, False
         if node.look == "text_button":
@@ -105,7 +105,7 @@ class Calculator(App):
 
     def page_history(self, page: Page) -> Screen:
         rows = [
-            item(self._shown(h["result"]), self._shown(h["expression"]), on_tap=partial(self._reuse, h["result"]))
+            item(self._show(h["result"]), self._show(h["expression"]), on_tap=partial(self._reuse, h["result"]))
             for h in self.db["history"]
         ]
         clear = icon_button("trash", self.t("Clear history"), lambda: self.db["history"].clear())

@@ -37,12 +37,12 @@ class Calendar(App):
     def today(self) -> date:
         return self.phone.now.date()
 
-    def ordered(self) -> list[Row]:
+    def sort_rows(self) -> list[Row]:
         """All events, the earliest first."""
         return sorted(self.db["events"], key=lambda r: (r["day"], time_order(r["time"]), r["_id"]))
 
     def page_main(self, page: Page) -> Screen:
-        coming = [e for e in self.ordered() if e["day"] >= self.today.isoformat()]
+        coming = [e for e in self.sort_rows() if e["day"] >= self.today.isoformat()]
         body = [self._row(e, self._full_day(e["day"])) for e in coming] or [label(self.t("No events"))]
         month = icon_button("calendar", self.t("Month"), self._open_month)
         return Screen(self.t("Calendar"), body, [month], fab=self._add_button(self.today))
@@ -81,7 +81,7 @@ class Calendar(App):
 
     def page_day(self, page: Page) -> Screen:
         day = date.fromisoformat(page.args["day"])
-        events = [e for e in self.ordered() if e["day"] == page.args["day"]]
+        events = [e for e in self.sort_rows() if e["day"] == page.args["day"]]
 
         def turn(days: int) -> None:
             page.args["day"] = (day + timedelta(days=days)).isoformat()

@@ -156,7 +156,7 @@ class Clock(App):
 
     def page_timer(self, page: Page) -> Screen:
         running = self.prefs["timer_running"]
-        left = self.prefs["timer_total"] - self.elapsed("timer")
+        left = self.prefs["timer_total"] - self.count_elapsed("timer")
         presets = grid(
             [text_button(self.t("{minutes} min", minutes=m), partial(self._set_timer, 60 * m)) for m in PRESETS], 3
         )
@@ -170,7 +170,7 @@ class Clock(App):
         return Screen(self.t("Timer"), body, bottom=self._tabs("Timer"), lead=len(face))
 
     def page_stopwatch(self, page: Page) -> Screen:
-        running, elapsed = self.prefs["stopwatch_running"], self.elapsed("stopwatch")
+        running, elapsed = self.prefs["stopwatch_running"], self.count_elapsed("stopwatch")
         second = button(self.t("Lap"), lambda: self.insert("laps", seconds=elapsed), filled=False)
         if not running:
             second = button(self.t("Reset"), self._reset_stopwatch, filled=False)
@@ -183,13 +183,13 @@ class Clock(App):
         body = [*face, *grid([first, second], 2), *reversed(laps)]
         return Screen(self.t("Stopwatch"), body, bottom=self._tabs("Stopwatch"), lead=len(face))
 
-    def elapsed(self, what: str) -> int:
+    def count_elapsed(self, what: str) -> int:
         """Seconds the `timer` or the `stopwatch` has run."""
         now = self.phone.inputs if self.prefs[f"{what}_running"] else self.prefs[f"{what}_since"]
         return self.prefs[f"{what}_elapsed"] + now - self.prefs[f"{what}_since"]
 
     def _run(self, what: str, on: bool) -> None:
-        values = {"elapsed": self.elapsed(what), "since": self.phone.inputs, "running": int(on)}
+        values = {"elapsed": self.count_elapsed(what), "since": self.phone.inputs, "running": int(on)}
         self.prefs.update({f"{what}_{key}": value for key, value in values.items()})
 
     def _add_minute(self) -> None:

@@ -38,11 +38,11 @@ class Contacts(App):
                 favourite=int(i < 2),
             )
 
-    def ordered(self) -> list[Row]:
+    def sort_rows(self) -> list[Row]:
         return sorted(self.db["people"], key=lambda r: (full_name(r).casefold(), r["_id"]))
 
     def page_main(self, page: Page) -> Screen:
-        body = [self._row(person) for person in self.ordered()] or [label(self.t("No contacts yet"))]
+        body = [self._row(person) for person in self.sort_rows()] or [label(self.t("No contacts yet"))]
         new = fab("plus", self.t("New contact"), lambda: self.go("edit", focus="first"))
         return Screen(self.t("Contacts"), body, [self.search_button()], fab=new)
 
@@ -61,7 +61,7 @@ class Contacts(App):
         def text(person: Row) -> str:
             return f"{full_name(person)} {person['phone']} {person['email']}"
 
-        return self.search_screen(page, self.t("Search contacts"), self.ordered(), text, self._row)
+        return self.search_screen(page, self.t("Search contacts"), self.sort_rows(), text, self._row)
 
     def page_view(self, page: Page) -> Screen:
         person = self.get("people", page.args["id"])

@@ -154,7 +154,7 @@ class Files(App):
             return
         name, path = page.fields["name"].strip(), page.dialog_args["path"]
         target = f"{path}/{name}" if page.dialog == "new" else f"{parent(path)}/{name}"
-        if not name or name.startswith(".") or "/" in name or target in self._taken():
+        if not name or name.startswith(".") or "/" in name or target in self._list_taken():
             self.toast(self.t("This name cannot be used"))
         elif page.dialog == "new":
             self.close_dialog()
@@ -166,7 +166,7 @@ class Files(App):
         """Leaves the marker that `mkdir` leaves: the path with a trailing slash."""
         self.phone.files[f"{path}/"] = b""
 
-    def _taken(self) -> set[str]:
+    def _list_taken(self) -> set[str]:
         return {*self.phone.files, *self.all_folders()}
 
     def _choose_target(self, path: str) -> None:
@@ -176,7 +176,7 @@ class Files(App):
     def _move(self, path: str, target: str) -> None:
         """Renames or moves a file, or a folder with all that is in it, and leaves the pages that showed it."""
         self.close_dialog()
-        if target in self._taken():
+        if target in self._list_taken():
             self.toast(self.t("This name is taken"))
             return
         self._make_folder(parent(path))

@@ -97,13 +97,13 @@ class Music(App):
         return icon_button("next", self.t("Next"), lambda: self.skip(1))
 
     def _song_row(self, song: Row, queue: str = "") -> Node:
-        def tapped() -> None:
+        def play_song() -> None:
             self.play(song["title"], queue)
             self.go("player")
 
         hold = partial(self.open_dialog, "song", title=song["title"], queue=queue)
         shown = song["title"] == self.prefs["song"] and self.shown_beside()
-        return item(song["title"], song["artist"], on_tap=tapped, avatar=song["title"], on_long=hold, selected=shown)
+        return item(song["title"], song["artist"], on_tap=play_song, avatar=song["title"], on_long=hold, selected=shown)
 
     def _playlist_row(self, name: str) -> Node:
         count = len(self.in_playlist(name))

@@ -25,12 +25,12 @@ class Notes(App):
         for title in rng.sample(NOTE_TITLES, 4):
             self.insert("notes", title=title, body=rng.choice(NOTE_LINES))
 
-    def ordered(self) -> list[Row]:
+    def sort_rows(self) -> list[Row]:
         """Pinned notes first, then the newest."""
         return sorted(self.db["notes"], key=lambda r: (-r["pinned"], -r["_id"]))
 
     def page_main(self, page: Page) -> Screen:
-        body = [self._row(note) for note in self.ordered()] or [label(self.t("No notes yet"))]
+        body = [self._row(note) for note in self.sort_rows()] or [label(self.t("No notes yet"))]
         new = fab("plus", self.t("New note"), lambda: self.go("edit", focus="title"))
         return Screen(self.t("Notes"), body, [self.search_button()], fab=new)
 
@@ -50,7 +50,7 @@ class Notes(App):
         def text(note: Row) -> str:
             return f"{note['title']} {note['body']}"
 
-        return self.search_screen(page, self.t("Search notes"), self.ordered(), text, self._row)
+        return self.search_screen(page, self.t("Search notes"), self.sort_rows(), text, self._row)
 
     def page_view(self, page: Page) -> Screen:
         note = self.get("notes", page.args["id"])

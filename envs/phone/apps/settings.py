@@ -147,11 +147,11 @@ class Settings(App):
     def _wifi(self) -> bool:
         return self.phone.settings["global"].get("wifi_on") == "1"
 
-    def _connected(self) -> Row | None:
+    def _find_connected(self) -> Row | None:
         return next((r for r in self.db["networks"] if r["connected"]), None) if self._wifi() else None
 
     def summary_networks(self) -> str:
-        connected = self._connected()
+        connected = self._find_connected()
         return connected["name"] if connected else self.t("Not connected")
 
     def open_networks(self) -> None:

@@ -36,7 +36,7 @@ class Todo(App):
                 due=rng.choice(DAYS),
             )
 
-    def shown(self) -> list[Row]:
+    def filter_tasks(self) -> list[Row]:
         """The tasks that pass the filter, open ones first."""
         passes = {
             "All": lambda t: True,
@@ -48,7 +48,7 @@ class Todo(App):
 
     def page_main(self, page: Page) -> Screen:
         chosen = self.prefs["filter"]
-        body = [self._row(task) for task in self.shown()] or [label(self.t("No tasks"))]
+        body = [self._row(task) for task in self.filter_tasks()] or [label(self.t("No tasks"))]
         new = fab("plus", self.t("New task"), lambda: self.go("edit", focus="title", priority="Normal", due="No day"))
         actions = [icon_button("filter", self.t("Filter"), lambda: self.open_dialog("filter"))]
         return Screen(self.t("Tasks" if chosen == "All" else f"{chosen} tasks"), body, actions, fab=new)

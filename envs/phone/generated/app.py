@@ -79,7 +79,7 @@ class GeneratedApp(App):
 
     def page_list(self, page: Page) -> Screen:
         design, table = self.spec.design, self.table(page)
-        rows = self.ordered(table)
+        rows = self.sort_rows(table)
         body = [self._row(table, row) for row in rows] or [label(f"No {table.plural}")]
         actions = []
         if design.search:
@@ -95,7 +95,7 @@ class GeneratedApp(App):
         add = fab("plus", name, begin) if design.add == "fab" else None
         return Screen(table.plural.capitalize(), body, actions, on_up=self.up, fab=add)
 
-    def ordered(self, table: Table) -> list[Row]:
+    def sort_rows(self, table: Table) -> list[Row]:
         rows = self.db[table.name]
         if self.spec.design.order == "title":
             return sorted(rows, key=lambda r: r["title"])
@@ -114,7 +114,7 @@ class GeneratedApp(App):
     def page_search(self, page: Page) -> Screen:
         table, hint = self.table(page), self.spec.design.words["search"]
         return self.search_screen(
-            page, f"{hint} {table.plural}", self.ordered(table), lambda row: row["title"], partial(self._row, table)
+            page, f"{hint} {table.plural}", self.sort_rows(table), lambda row: row["title"], partial(self._row, table)
         )
 
     def page_view(self, page: Page) -> Screen:
@@ -146,7 +146,7 @@ class GeneratedApp(App):
         """One value on the page of a row."""
         if column.kind == "flag":
             return switch_item(column.name, bool(row[column.key]), flip(row, column.key))
-        shown = column.shown(row[column.key])
+        shown = column.format_value(row[column.key])
         if self.spec.design.edit == "form":
             return item(column.name, shown)
         if column.options:
@@ -242,7 +242,7 @@ class GeneratedApp(App):
 
     def _save(self, page: Page) -> None:
         table = self.table(page)
-        values = {key: _parsed(table, key, text) for key, text in page.fields.items()}
+        values = {key: _parse(table, key, text) for key, text in page.fields.items()}
         if not values.get("title"):
             self.toast(f"{table.title} is missing")
             return
@@ -254,7 +254,7 @@ class GeneratedApp(App):
         if page.dialog != "value":
             return
         table, column = self.table(page), page.dialog_args["column"]
-        row, value = self.get(table.name, page.args["id"]), _parsed(table, column, page.fields["value"])
+        row, value = self.get(table.name, page.args["id"]), _parse(table, column, page.fields["value"])
         if row is not None and (value or column != "title"):
             row[column] = value
         self.close_dialog()
@@ -267,7 +267,7 @@ class GeneratedApp(App):
             self.delete(table.name, page.args["id"], table.noun.capitalize())
 
 
-def _parsed(table: Table, key: str, text: str) -> str | int:
+def _parse(table: Table, key: str, text: str) -> str | int:
     """Converts typed text to a database value: numbers become integers."""
     text = text.strip()
     if key != "title" and table.column(key).kind == "number" and text.isdecimal():

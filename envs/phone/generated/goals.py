@@ -55,7 +55,7 @@ def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None, small
     names = {
         "noun": table.noun,
         "plural": table.plural,
-        "field": said(column, small) if column else "",
+        "field": name_field(column, small) if column else "",
         "name": op.get("name", ""),
         "title": op.get("title") or op.get("values", {}).get("title") or row.get("title", ""),
         "value": str(value),
@@ -66,12 +66,12 @@ def wording(op: Op, app: GeneratedApp, source: GeneratedApp | None = None, small
         names |= {
             "source": known["title"],
             "source_app": source.label,
-            "source_field": said(table_of(there).column(there["column"]), small),
+            "source_field": name_field(table_of(there).column(there["column"]), small),
         }
     return names
 
 
-def said(column: Column, small: bool) -> str:
+def name_field(column: Column, small: bool) -> str:
     """The name of a field in a goal."""
     return column.name.lower() if small else column.name
 

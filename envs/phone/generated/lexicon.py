@@ -88,7 +88,7 @@ ALL = (
 """All texts of the lists, for building a vocabulary."""
 
 
-def _invented(count: int) -> tuple[str, ...]:
+def _invent_words(count: int) -> tuple[str, ...]:
     """Meaningless words, such as `brovatel`."""
     rng, made = random.Random(0), set[str]()
     while len(made) < count:
@@ -97,7 +97,7 @@ def _invented(count: int) -> tuple[str, ...]:
     return tuple(sorted(made))
 
 
-MADE_UP = _invented(600)
+MADE_UP = _invent_words(600)
 """Words without a meaning, which can only be read."""
 
 

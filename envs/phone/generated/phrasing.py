@@ -180,7 +180,7 @@ def phrases(kind: str) -> tuple[Phrase, ...]:
 
 
 @lru_cache
-def said(kind: str, field: str) -> tuple[Phrase, ...]:
+def find_phrases(kind: str, field: str) -> tuple[Phrase, ...]:
     """Phrasings that fit only this field and do not name it."""
     return tuple((form, "") for form in everyday.SAID.get(f"{kind} {field}", ()))
 

@@ -138,7 +138,7 @@ def _moves(app: GeneratedApp, tree: Tree, stage: _Stage) -> Iterator[tuple[Move,
             if page.fields.get(page.focus) != text:
                 yield Move("type", text), partial(_type, app, text)
     counts: Counter[tuple[str, bool]] = Counter()
-    hidden = _hidden(tree)
+    hidden = _find_hidden(tree)
     for node in tree.window.walk():
         if id(node) in hidden:
             continue
@@ -162,7 +162,7 @@ def node_name(node: Node) -> str:
     return next((n.text or n.desc for n in node.walk() if (n.text or n.desc) and (n is node or not n.clickable)), "")
 
 
-def _hidden(tree: Tree) -> set[int]:
+def _find_hidden(tree: Tree) -> set[int]:
     """Ids of the nodes that are scrolled out of view."""
     if tree.dialog is not None:
         return set()

@@ -35,7 +35,7 @@ class Column:
             return rng.randint(1, 99)
         return rng.choice(self.options) if self.options else lexicon.text_value(rng, self.style)
 
-    def shown(self, value: str | int) -> str:
+    def format_value(self, value: str | int) -> str:
         return ("no", "yes")[int(value)] if self.kind == "flag" else str(value)
 
 
@@ -217,18 +217,18 @@ def _any_field(rng: random.Random, kind: Kind) -> tuple[str, tuple[str, ...]]:
     invented = rng.random() < 0.35
     if kind == "choice":
         if invented:
-            return _invented(rng), tuple(dict.fromkeys(_invented(rng) for _ in range(rng.randint(3, 5))))
+            return _invent_word(rng), tuple(dict.fromkeys(_invent_word(rng) for _ in range(rng.randint(3, 5))))
         name = rng.choice(list(lexicon.CHOICE_FIELDS))
         return name, lexicon.CHOICE_FIELDS[name]
     if kind == "flag":
-        return (_invented(rng) if invented else rng.choice(lexicon.FLAGS).capitalize()), ()
+        return (_invent_word(rng) if invented else rng.choice(lexicon.FLAGS).capitalize()), ()
     names = {"text": lexicon.TEXT_FIELDS, "number": lexicon.NUMBER_FIELDS, "date": lexicon.DATE_FIELDS}[kind]
-    return (_invented(rng) if invented else rng.choice(names)), _dates(rng) if kind == "date" else ()
+    return (_invent_word(rng) if invented else rng.choice(names)), _dates(rng) if kind == "date" else ()
 
 
 def _dates(rng: random.Random) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lexicon.date_value(rng) for _ in range(5)))
 
 
-def _invented(rng: random.Random) -> str:
+def _invent_word(rng: random.Random) -> str:
     return lexicon.made_up(rng).capitalize()

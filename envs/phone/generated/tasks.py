@@ -205,7 +205,7 @@ def _clause(
 ) -> str:
     kind, values = _wording_kind(op), _values(op, small)
     general = [p for p in phrasing.phrases(kind) if phrase_splits(kind)[p] == wording]
-    special = [p for p in phrasing.said(kind, _field(op)) if split_of("phrase", kind, p) == wording]
+    special = [p for p in phrasing.find_phrases(kind, _field(op)) if split_of("phrase", kind, p) == wording]
     needs_noun = len(app_class(op["app"]).spec.tables) > 1
     both = [
         [p for p in some if not needs_noun or "{noun}" in p[0] or "{plural}" in p[0]] for some in (special, general)
@@ -229,7 +229,7 @@ def _values(op: goals.Op, small: bool) -> list[tuple[str, str]]:
     """Names and values of a new row's fields, without its title."""
     table = goals.table_of(op)
     listed = [(table.column(k), v) for k, v in op.get("values", {}).items() if op["kind"] == "create" and k != "title"]
-    return [(goals.said(column, small), column.shown(value)) for column, value in listed]
+    return [(goals.name_field(column, small), column.format_value(value)) for column, value in listed]
 
 
 def _wording_kind(op: goals.Op) -> str:
@@ -261,10 +261,10 @@ class GeneratedTask(Template):
         return all(
             _comparable(phone.rows(f"{app.spec.authority}/{name}")) == _comparable(rows)
             for app in self.apps.values()
-            for name, rows in self.wanted(app).items()
+            for name, rows in self.expected_tables(app).items()
         )
 
-    def wanted(self, app: GeneratedApp) -> dict[str, list[Row]]:
+    def expected_tables(self, app: GeneratedApp) -> dict[str, list[Row]]:
         """The expected tables of an app after the task."""
         db = app.db
         for op in self.ops:

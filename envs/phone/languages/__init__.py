@@ -14,7 +14,7 @@ LANGUAGES = {language.code: language for language in (ENGLISH, de.GERMAN, ar.ARA
 
 
 @lru_cache(maxsize=256)
-def listed(locales: str) -> tuple[Language, ...]:
+def parse_locales(locales: str) -> tuple[Language, ...]:
     """The known languages of Android's setting `system_locales`, such as `de-DE,en-US`, in its order."""
     codes = (locale.strip().partition("-")[0] for locale in locales.split(","))
     return tuple(dict.fromkeys(LANGUAGES[code] for code in codes if code in LANGUAGES))
@@ -22,7 +22,7 @@ def listed(locales: str) -> tuple[Language, ...]:
 
 def current(locales: str) -> Language:
     """The first known language of `system_locales`; English when there is none."""
-    return next(iter(listed(locales)), ENGLISH)
+    return next(iter(parse_locales(locales)), ENGLISH)
 
 
 def locales_for(codes: Sequence[str], seed: int) -> str:

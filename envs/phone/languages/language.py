@@ -67,16 +67,16 @@ class Language:
 
         A text does not tell its pattern's words from a name, so that there can be several.
         """
-        return tuple(dict.fromkeys((*self._translated(shown), shown)))
+        return tuple(dict.fromkeys((*self._translations(shown), shown)))
 
-    def _translated(self, shown: str) -> Iterator[str]:
+    def _translations(self, shown: str) -> Iterator[str]:
         direct = self.words.get(shown)
         if isinstance(direct, str):
             yield direct
         for pattern, english in self._patterns:
             if match := pattern.fullmatch(shown):
                 values = match.groupdict()
-                inner = {name: next(iter(self._translated(value)), value) for name, value in values.items()}
+                inner = {name: next(iter(self._translations(value)), value) for name, value in values.items()}
                 yield self.text(english, inner)
                 yield self.text(english, values)
         if self.decimal != "." and _DECIMAL.fullmatch(shown):

@@ -65,7 +65,7 @@ def write(phone: Phone, path: str, data: bytes, append: bool = False) -> None:
             raise Failure(f"{path}: Is a directory")
         if read_only(path):
             raise Failure(f"{path}: Read-only file system")
-    if len(data) > 1 << 16 and used(phone) + len(data) > MAX_STORAGE:
+    if len(data) > 1 << 16 and count_used(phone) + len(data) > MAX_STORAGE:
         raise Failure(f"{path}: No space left on device")
     phone.files[path] = (phone.files.get(path, b"") if append else b"") + data
     touch(phone, path)
@@ -161,5 +161,5 @@ def size(phone: Phone, path: str) -> int:
     return len(phone.files[path]) if path in phone.files else FOLDER_SIZE if path not in DEVICES else 0
 
 
-def used(phone: Phone) -> int:
+def count_used(phone: Phone) -> int:
     return sum(map(len, phone.files.values()))

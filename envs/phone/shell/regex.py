@@ -21,7 +21,7 @@ Pattern = re.Pattern[str]
 
 
 @lru_cache(maxsize=256)
-def compiled(
+def compile_patterns(
     sources: tuple[str, ...],
     extended: bool = False,
     fold: bool = False,
@@ -35,7 +35,7 @@ def compiled(
     """
     if sum(map(len, sources)) > MAX_PATTERN:
         raise Failure("Regular expression too big", 2)
-    python = [re.escape(source) if fixed else _translated(source, extended) for source in sources]
+    python = [re.escape(source) if fixed else _translate(source, extended) for source in sources]
     # Each alone first, since a part of an expression may complete another one.
     try:
         parts = [re.compile(part).pattern for part in python]
@@ -46,14 +46,14 @@ def compiled(
         raise Failure(f"bad REGEX: {error}", 2) from None
 
 
-def _translated(source: str, extended: bool) -> str:
+def _translate(source: str, extended: bool) -> str:
     """Python uses the extended syntax. In the basic one, operators need a backslash and plain characters do not."""
 
-    def swapped(found: re.Match[str]) -> str:
+    def swap(found: re.Match[str]) -> str:
         return found[1] or (found[2] if found[0][0] == "\\" else f"\\{found[2]}")
 
     source = _CLASS.sub(lambda found: _CLASSES.get(found[1], ""), source)
-    return source if extended else _SET_OR_OPERATOR.sub(swapped, source)
+    return source if extended else _SET_OR_OPERATOR.sub(swap, source)
 
 
 @lru_cache(maxsize=256)

@@ -178,7 +178,7 @@ class Template:
                 yield from step(ui, self.p)
             else:
                 yield step
-        yield Finish(ui.shown(self.text(self.answer)))
+        yield Finish(ui.translate(self.text(self.answer)))
 
     def text(self, template: str) -> str:
         return template.format(**self.p)

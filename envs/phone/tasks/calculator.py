@@ -9,7 +9,7 @@ from typing import Any
 from mobilerl.envs.base import Action, Launch
 from mobilerl.envs.phone.apps.calculator import evaluate
 from mobilerl.envs.phone.tasks.base import Admin, Row, RowTemplate, Type
-from mobilerl.envs.phone.tasks.helpers import added
+from mobilerl.envs.phone.tasks.helpers import find_added
 from mobilerl.envs.phone.tasks.notes import NOTES
 from mobilerl.envs.phone.tasks.ui import UI
 
@@ -38,7 +38,7 @@ class _Sum(RowTemplate):
 
     def done(self, phone: Admin) -> bool:
         """Whether the sum was calculated in the app."""
-        return self.p["sum"] in [r["expression"] for r in added(self.before, phone.rows(self.table))]
+        return self.p["sum"] in [r["expression"] for r in find_added(self.before, phone.rows(self.table))]
 
 
 class CalculatorCompute(_Sum):
@@ -76,5 +76,5 @@ class CalculatorToNote(_Sum):
         self.notes = phone.rows(NOTES)
 
     def done(self, phone: Admin) -> bool:
-        new = added(self.notes, phone.rows(NOTES))
+        new = find_added(self.notes, phone.rows(NOTES))
         return super().done(phone) and [str(r["title"]) for r in new] == [self.p["result"]]

@@ -10,7 +10,7 @@ from mobilerl.envs.base import Launch
 from mobilerl.envs.phone.system import EPOCH
 from mobilerl.envs.phone.tasks.base import Admin, RowTemplate, Type
 from mobilerl.envs.phone.tasks.clock import pick_time
-from mobilerl.envs.phone.tasks.helpers import added, adds, deletes, edits
+from mobilerl.envs.phone.tasks.helpers import adds, deletes, edits, find_added
 from mobilerl.envs.phone.words import EVENT_TITLES
 
 TASKS = "tasks/tasks"
@@ -119,5 +119,5 @@ class CalendarToTasks(_OneEvent):
         self.tasks = phone.rows(TASKS)
 
     def done(self, phone: Admin) -> bool:
-        new = added(self.tasks, phone.rows(TASKS))
+        new = find_added(self.tasks, phone.rows(TASKS))
         return [r["title"] for r in new] == [self.p["title"]] and phone.rows(self.table) == self.before

@@ -7,7 +7,7 @@ from typing import Any
 
 from mobilerl.envs.phone.apps.people import full_name, phone_number
 from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, RowTemplate, Type
-from mobilerl.envs.phone.tasks.helpers import added, deletes, edits, tap_field, unchanged
+from mobilerl.envs.phone.tasks.helpers import deletes, edits, find_added, tap_field, unchanged
 from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, MAIL_HOSTS
 
 PEOPLE = "contacts/people"
@@ -123,5 +123,5 @@ class ContactsCreate(_NoContact):
         self.p["first"], self.p["last"] = self.p["name"].split(" ")
 
     def done(self, phone: Admin) -> bool:
-        new = added(self.before, phone.rows(PEOPLE))
+        new = find_added(self.before, phone.rows(PEOPLE))
         return [(full_name(r), r["phone"]) for r in new] == [(self.p["name"], self.p["phone"])]

@@ -9,14 +9,14 @@ from mobilerl.envs.phone.tasks.base import Actions, Admin, Row, RowTemplate
 Done = Callable[[RowTemplate, Admin], bool]
 
 
-def added(before: list[Row], after: list[Row]) -> list[Row]:
+def find_added(before: list[Row], after: list[Row]) -> list[Row]:
     """The new rows, without their ids; [] when an old row is missing or changed."""
     if after[: len(before)] != before:
         return []
     return [{k: v for k, v in row.items() if k != "_id"} for row in after[len(before) :]]
 
 
-def edited(rows: list[Row], row_id: int, **values: str | int | float) -> list[Row]:
+def edit_row(rows: list[Row], row_id: int, **values: str | int | float) -> list[Row]:
     """`rows` with other values in one of them."""
     return [{**row, **values} if row["_id"] == row_id else row for row in rows]
 
@@ -34,7 +34,7 @@ def edits(**values: str | int) -> Done:
     """The task's row has these new values, and nothing else changed."""
 
     def done(task: RowTemplate, phone: Admin) -> bool:
-        return phone.rows(task.table) == edited(task.before, task.row_id, **task.row(values))
+        return phone.rows(task.table) == edit_row(task.before, task.row_id, **task.row(values))
 
     return done
 
@@ -43,7 +43,7 @@ def adds(**values: str | int) -> Done:
     """Exactly one row is new, and it has these values."""
 
     def done(task: RowTemplate, phone: Admin) -> bool:
-        new = added(task.before, phone.rows(task.table))
+        new = find_added(task.before, phone.rows(task.table))
         return [{k: row.get(k) for k in values} for row in new] == [task.row(values)]
 
     return done

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mobilerl.envs.base import Action, Launch
 from mobilerl.envs.phone.apps import maps
 from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Type, same_answer
-from mobilerl.envs.phone.tasks.helpers import added, edits, tap_field
+from mobilerl.envs.phone.tasks.helpers import edits, find_added, tap_field
 from mobilerl.envs.phone.tasks.notes import NOTES
 from mobilerl.envs.phone.tasks.ui import UI
 from mobilerl.envs.phone.words import NOTE_TITLES, PLACE_AREAS, PLACE_KINDS
@@ -116,6 +116,6 @@ class MapsNoteDistance(_OnePlace):
         self.notes, self.p["shown"] = phone.rows(NOTES), self.language.readings(self.p["distance"])[0]
 
     def done(self, phone: Admin) -> bool:
-        new = added(self.notes, phone.rows(NOTES))
+        new = find_added(self.notes, phone.rows(NOTES))
         wanted = [[(self.p["title"], distance)] for distance in self.language.readings(self.p["distance"])]
         return [(r["title"], r["body"]) for r in new] in wanted

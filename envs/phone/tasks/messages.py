@@ -12,7 +12,7 @@ from mobilerl.envs.phone.apps.messages import DRAFT, RECEIVED, SENT
 from mobilerl.envs.phone.apps.people import full_name, phone_number
 from mobilerl.envs.phone.tasks.base import Admin, Row, RowTemplate, Type
 from mobilerl.envs.phone.tasks.contacts import PEOPLE, add_contact, draw_name
-from mobilerl.envs.phone.tasks.helpers import added, adds, edited, tap_field, unchanged
+from mobilerl.envs.phone.tasks.helpers import adds, edit_row, find_added, tap_field, unchanged
 from mobilerl.envs.phone.tasks.ui import UI
 from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, MESSAGE_TEXTS
 
@@ -115,7 +115,7 @@ class MessagesSendTwo(_NewMessage):
 
     def done(self, phone: Admin) -> bool:
         wanted = [{"address": name, "body": self.p["body"], "type": SENT, "read": 1} for name in self.names()]
-        return added(self.before, phone.rows(self.table)) in (wanted, wanted[::-1])
+        return find_added(self.before, phone.rows(self.table)) in (wanted, wanted[::-1])
 
     def expert(self, ui: UI) -> Iterator[Action]:
         yield Launch("Messages")
@@ -150,5 +150,5 @@ class MessagesSaveNumber(_Thread):
 
     def done(self, phone: Admin) -> bool:
         row_id = next(r["_id"] for r in self.people if full_name(r) == self.p["name"])
-        saved = phone.rows(PEOPLE) == edited(self.people, row_id, phone=self.p["phone"])
+        saved = phone.rows(PEOPLE) == edit_row(self.people, row_id, phone=self.p["phone"])
         return saved and phone.rows(self.table) == self.before

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mobilerl.envs.phone.tasks.base import Admin, RowTemplate, Type
-from mobilerl.envs.phone.tasks.helpers import added, edited, long_press, reach
+from mobilerl.envs.phone.tasks.helpers import edit_row, find_added, long_press, reach
 from mobilerl.envs.phone.words import FIRST_NAMES, LAST_NAMES, PLAYLISTS, SONGS
 
 LISTED, LISTS, PREFS, TRACKS = "music/playlist_songs", "music/playlists", "music/prefs", "music/songs"
@@ -73,7 +73,7 @@ class MusicFavourite(_OneSong):
     steps = 5
 
     def done(self, phone: Admin) -> bool:
-        liked = edited(self.before, self.row_id, favourite=1)
+        liked = edit_row(self.before, self.row_id, favourite=1)
         return phone.rows(TRACKS) == liked and phone.rows(LISTED) == self.listed
 
 
@@ -96,10 +96,10 @@ class _Playlist(_OneSong):
     def made(self, phone: Admin, *songs: str) -> bool:
         """Whether the playlist, and nothing else, is new and holds just these songs."""
         listed = phone.rows(LISTED)
-        found = sorted((r["playlist"], r["song"]) for r in added(self.listed, listed))
+        found = sorted((r["playlist"], r["song"]) for r in find_added(self.listed, listed))
         if len(listed) != len(self.listed) + len(songs) or found != sorted((self.p["playlist"], s) for s in songs):
             return False
-        return added(self.lists, phone.rows(LISTS)) == [{"name": self.p["playlist"]}]
+        return find_added(self.lists, phone.rows(LISTS)) == [{"name": self.p["playlist"]}]
 
 
 class MusicAddToPlaylist(_Playlist):
@@ -113,7 +113,7 @@ class MusicAddToPlaylist(_Playlist):
 
     def done(self, phone: Admin) -> bool:
         wanted = [{"playlist": self.p["playlist"], "song": self.p["song"]}]
-        return added(self.listed, phone.rows(LISTED)) == wanted and phone.rows(LISTS) == self.lists
+        return find_added(self.listed, phone.rows(LISTED)) == wanted and phone.rows(LISTS) == self.lists
 
 
 class MusicNewPlaylist(_Playlist):

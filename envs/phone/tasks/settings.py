@@ -38,7 +38,7 @@ class _Settings(Template):
         """Title -> the value that the settings of the task have at first."""
         raise NotImplementedError
 
-    def wanted(self) -> dict[str, str]:
+    def target_values(self) -> dict[str, str]:
         """Title -> the value that they must have at the end, when it is another."""
         return {}
 
@@ -53,7 +53,7 @@ class _Settings(Template):
         return {row.title: phone.setting(row.space, row.key) for row in self.watched}
 
     def done(self, phone: Admin) -> bool:
-        return self._values(phone) == self.before | self.wanted()
+        return self._values(phone) == self.before | self.target_values()
 
 
 class _Switches(_Settings):
@@ -75,7 +75,7 @@ class _Switches(_Settings):
     def first(self) -> dict[str, str]:
         return self._positions(reverse=True)
 
-    def wanted(self) -> dict[str, str]:
+    def target_values(self) -> dict[str, str]:
         return self._positions(reverse=False)
 
 
@@ -124,7 +124,7 @@ class SettingsChoose(_OneChoice):
         options = list(values)
         return {self.p["setting"]: values[options[(options.index(self.p["value"]) + 2) % len(options)]]}
 
-    def wanted(self) -> dict[str, str]:
+    def target_values(self) -> dict[str, str]:
         return {self.p["setting"]: CHOICES[self.p["setting"]].options[self.p["value"]]}
 
 
@@ -161,7 +161,7 @@ class SettingsVolume(_Settings):
     def first(self) -> dict[str, str]:
         return {self.p["setting"]: str(self.p["start"])}
 
-    def wanted(self) -> dict[str, str]:
+    def target_values(self) -> dict[str, str]:
         return {self.p["setting"]: str(self.p["level"])}
 
 

@@ -56,7 +56,7 @@ class UI:
         """Everything that can be read on the screen, in order."""
         return [w.text or w.desc for w in self._widgets if w.text or w.desc]
 
-    def shown(self, text: str) -> str:
+    def translate(self, text: str) -> str:
         """`text` as it reads on the screen, which may be in another language."""
         readings = self._language.readings(text)
         return next((r for r in readings if any(r in w.text or r in w.desc for w in self._widgets)), text)

@@ -69,13 +69,13 @@ class Encoder:
         states = torch.cat([self._states(t) for t in trajectories])
         instructions = torch.stack([self._features.instruction(t.task.instruction) for t in trajectories])
         if self._scale is None:
-            self._scale = {**_spread("state", states), **_spread("instruction", instructions)}
+            self._scale = {**_measure_spread("state", states), **_measure_spread("instruction", instructions)}
         lengths = tuple(len(t.steps) for t in trajectories)
-        return Encoded(self._scaled("state", states), self._scaled("instruction", instructions), lengths)
+        return Encoded(self._normalize("state", states), self._normalize("instruction", instructions), lengths)
 
     def instructions(self, texts: Sequence[str]) -> Tensor:
         """Encodes instructions alone, (N, size)."""
-        return self._scaled("instruction", torch.stack([self._features.instruction(text) for text in texts]))
+        return self._normalize("instruction", torch.stack([self._features.instruction(text) for text in texts]))
 
     def _states(self, trajectory: Trajectory) -> Tensor:
         """Unscaled state features, (T, 3 size). The first screen of an episode also serves as the one before it."""
@@ -84,7 +84,7 @@ class Encoder:
         before = torch.cat([screens[:1], screens[:-1]])
         return torch.cat([before, screens, texts], dim=1)
 
-    def _scaled(self, name: str, vectors: Tensor) -> Tensor:
+    def _normalize(self, name: str, vectors: Tensor) -> Tensor:
         if self._scale is None:
             raise ValueError("features have no scale before the first trajectories")
         return (vectors - self._scale[f"{name}_mean"]) / self._scale[f"{name}_std"]
@@ -98,6 +98,6 @@ class Encoder:
         self._scale = state["scale"]
 
 
-def _spread(name: str, vectors: Tensor) -> dict[str, Tensor]:
+def _measure_spread(name: str, vectors: Tensor) -> dict[str, Tensor]:
     spread = vectors.std(0, correction=0)
     return {f"{name}_mean": vectors.mean(0), f"{name}_std": torch.where(spread < MIN_STD, 1.0, spread)}

@@ -23,7 +23,7 @@ BATCH = 256
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_torch(seed: int) -> Iterator[None]:
     """Seeds torch for making heads, so that they are the same with every engine, and restores its RNG afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

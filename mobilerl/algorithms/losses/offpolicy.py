@@ -79,7 +79,7 @@ def aride_loss(
         entropy_coef: beta >= 0; 0.05 in the released code.
 
     Returns:
-        The loss, and detached 0-d metrics: `ratio_mean` (of the capped rho), `ratio_cap_frac` and `entropy` (mean of
+        The loss, and detached 0-d metrics: `ratio_mean` (of the capped rho), `ratio_cap_frac` and `neg_logp` (mean of
         -log pi per token), with the same weights, and `ratio_max` (before the cap).
     """
     if ratio_cap is not None and ratio_cap <= 0:
@@ -98,7 +98,7 @@ def aride_loss(
             "ratio_mean": (weights * rho).sum(),
             "ratio_cap_frac": (weights * (ratio > rho)).sum(),
             "ratio_max": ratio.masked_fill(~mask.any(1, keepdim=True), 0.0).max(),
-            "entropy": -(weights * logp).sum(),
+            "neg_logp": -(weights * logp).sum(),
         }
     objective = rho * advantage * logp - entropy_coef * logp
     return -(weights * objective).sum(), metrics

@@ -97,7 +97,7 @@ class AdaptivePositiveReplay:
             if trajectory.success and trajectory.steps and advantage > 0 and trajectory.id not in known:
                 eligible.setdefault(trajectory.id, _Entry(trajectory, float(advantage), iteration, float(rarity)))
         admitted = sorted(eligible.values(), key=_best_first)[: self.kappa]
-        self._entries = self._sorted(self._entries + admitted)
+        self._entries = self._select_kept(self._entries + admitted)
         return len(admitted)
 
     def draw(self, batch_size: int, rng: random.Random, most: int | None = None) -> list[TrainingSample]:
@@ -149,10 +149,10 @@ class AdaptivePositiveReplay:
             iteration = state["iteration"] if state["iteration"] is None else count("iteration", state["iteration"])
         except KeyError as missing:
             raise ValueError(f"replay state has no field {missing}: it is not one of AdaptivePositiveReplay") from None
-        self._entries = self._sorted(entries)
+        self._entries = self._select_kept(entries)
         self._iteration = iteration
 
-    def _sorted(self, entries: Sequence[_Entry]) -> list[_Entry]:
+    def _select_kept(self, entries: Sequence[_Entry]) -> list[_Entry]:
         """The entries that stay in the buffer, best first."""
         return sorted(entries, key=_newest_first if self.uniform else _best_first)[: self.capacity]
 

@@ -20,7 +20,7 @@ from mobilerl.eval.report import read_results
 from mobilerl.eval.statistics import Interval, wilson_interval
 from mobilerl.reachagent.metrics import MEASURES
 from mobilerl.records import Status
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.tracking import read_metrics
 
 SFT = "sft"
 RESULTS = Path("eval", "sim", "results.json")
@@ -244,7 +244,9 @@ def _page_figures(runs: Sequence[Run]) -> dict[str, Any] | None:
     if not found:
         return None
     return {
-        "vs_sft": paired([_page_rate(after, "success") - _page_rate(before, "success") for _, before, after in found]),
+        "vs_sft": estimate_paired(
+            [_page_rate(after, "success") - _page_rate(before, "success") for _, before, after in found]
+        ),
         "runs": [
             {
                 "seed": seed,
@@ -261,7 +263,7 @@ def _page_rate(results: Results, measure: str) -> float:
     return results["success_rate"] if measure == "success" else results["accuracy"][measure]
 
 
-def paired(changes: Sequence[float]) -> Estimate | None:
+def estimate_paired(changes: Sequence[float]) -> Estimate | None:
     """Estimate of the mean of differences, one per seed."""
     if not changes:
         return None

@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from mobilerl.benchmarks.comparison.figures import Estimate, paired
+from mobilerl.benchmarks.comparison.figures import Estimate, estimate_paired
 from mobilerl.reachagent.metrics import MEASURES
 from mobilerl.system.atomic_files import write_atomic
 
@@ -107,7 +107,7 @@ def _page_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:
             continue
         runs = pages[name]["runs"]
         changes = [r["policy"]["success"] - reference[r["seed"]] for r in runs if r["seed"] in reference]
-        beside = "" if name == first else _points(paired(changes))
+        beside = "" if name == first else _points(estimate_paired(changes))
         rates = _page_rates([run["policy"] for run in runs])
         rows.append([found["variants"][name]["title"], *rates, _points(pages[name]["vs_sft"]), beside])
     return _table(header, rows)

@@ -24,7 +24,7 @@ from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import make_micro_batch, sample_weights
 from mobilerl.models import attention
-from mobilerl.models.memory import needed
+from mobilerl.models.memory import estimate_memory
 from mobilerl.records import TrainingSample
 
 CARDS = (24, 48, 80, 141)
@@ -87,7 +87,7 @@ def _measure(
     report.figure(f"{case}", samples_per_s=len(rows) / seconds, mfu=flops / seconds / peak, **parts)
     if torch.cuda.is_available():
         gib = torch.cuda.max_memory_allocated() / 2**30
-        calculated = needed(folder, engine.settings, RESPONSE, 1).learning / 2**30
+        calculated = estimate_memory(folder, engine.settings, RESPONSE, 1).learning / 2**30
         card = next((c for c in CARDS if gib < 0.92 * c), "none")
         report.figure(f"{case}: memory", peak_gib=gib, calculated_gib=calculated, card_gib=card)
     with patch.object(attention, "_kernel", attention._one_by_one):

@@ -8,7 +8,7 @@ import torch
 
 from mobilerl.benchmarks.gpu import verl
 from mobilerl.benchmarks.gpu.report import Report
-from mobilerl.benchmarks.gpu.serving import requests, timed
+from mobilerl.benchmarks.gpu.serving import requests, time_block
 from mobilerl.benchmarks.gpu.shapes import full_size_rows
 from mobilerl.engines.local import LocalEngine, LocalSettings
 
@@ -21,7 +21,7 @@ def run(report: Report) -> None:
         report.failure("there is no checkpoint: the phase verl left none")
         return
     kept = json.loads((report.folder / verl.KEPT).read_text())
-    with timed(report, "kill -9 to the first samples"):
+    with time_block(report, "kill -9 to the first samples"):
         engine = verl.start(report.folder / verl.MODEL)
         engine.load(report.folder / verl.CHECKPOINT)
         rows = full_size_rows(engine.codec, len(kept["logprobs"]))
@@ -30,8 +30,8 @@ def run(report: Report) -> None:
     loaded = torch.tensor([x for values in engine.logprobs(rows) for x in values])
     report.check("resumed, log-probabilities", float((loaded - saved).abs().max()), MAX_GAP)
     verl.learn(report, engine, rows)
-    with timed(report, "close"):
+    with time_block(report, "close"):
         engine.close()
-    local = LocalEngine(report.folder / verl.MODEL, LocalSettings(**verl.SETTINGS.model_dump() | {"type": "local"}))
+    local = LocalEngine(report.folder / verl.MODEL, LocalSettings.of(verl.SETTINGS, verl.OPTIMIZER))
     for _ in range(2):
         verl.learn(report, local, rows)

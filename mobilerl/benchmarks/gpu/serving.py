@@ -81,13 +81,13 @@ def measure_speed(report: Report, engine: Engine, rows: Sequence[TrainingSample]
 
 
 @contextlib.contextmanager
-def timed(report: Report, name: str, **values: float) -> Iterator[dict[str, Any]]:
+def time_block(report: Report, name: str, **values: float) -> Iterator[dict[str, Any]]:
     """Reports the seconds of the block and the share of them in which the GPU was busy. The block may add values."""
     busy = _utilization()
     began = time.perf_counter()
     yield values
     seconds = time.perf_counter() - began
-    report.figure(name, seconds=seconds, **(values | _stopped(busy)))
+    report.figure(name, seconds=seconds, **(values | _stop(busy)))
 
 
 def _utilization() -> subprocess.Popen[str] | None:
@@ -96,7 +96,7 @@ def _utilization() -> subprocess.Popen[str] | None:
     return subprocess.Popen(QUERY, stdout=subprocess.PIPE, text=True)
 
 
-def _stopped(process: subprocess.Popen[str] | None) -> dict[str, float]:
+def _stop(process: subprocess.Popen[str] | None) -> dict[str, float]:
     if process is None:
         return {}
     process.terminate()

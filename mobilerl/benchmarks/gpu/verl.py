@@ -25,12 +25,12 @@ from mobilerl.benchmarks.gpu.serving import (
     measure_speed,
     requests,
     signal_group,
-    timed,
+    time_block,
     with_advantages,
     write_model,
 )
 from mobilerl.benchmarks.gpu.shapes import full_size_rows
-from mobilerl.config import ClusterSection, EngineSection, VllmSection
+from mobilerl.config import ClusterSection, EngineSection, OptimizerSection, VllmSection
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.engines.verl.config import VerlSettings
 from mobilerl.engines.verl.engine import VerlEngine
@@ -38,8 +38,9 @@ from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Engine
 
 SETTINGS = EngineSection(
-    type="verl", learning_rate=1e-6, warmup_steps=0, micro_batch_tokens=8192, max_pixels=MAX_PIXELS
+    type="verl", lora_rank=0, gradient_checkpointing=False, micro_batch_tokens=8192, max_pixels=MAX_PIXELS
 )
+OPTIMIZER = OptimizerSection(learning_rate=1e-6, warmup_steps=0)
 SAMPLES, STEPS, ITERATIONS = 96, 2, 2
 OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
 MODEL, CHECKPOINT, KEPT = "verl-model", "verl-checkpoint", "verl-logprobs.json"
@@ -48,14 +49,14 @@ MODEL, CHECKPOINT, KEPT = "verl-model", "verl-checkpoint", "verl-logprobs.json"
 def run(report: Report) -> None:
     gpu = torch.cuda.is_available()
     write_model("0.35B" if gpu else "tiny", report.folder / MODEL)
-    with timed(report, "start to the first samples"):
+    with time_block(report, "start to the first samples"):
         engine = start(report.folder / MODEL)
         rows = full_size_rows(engine.codec, SAMPLES if gpu else 4)
         engine.generate(requests(rows, 1, 2))
     for number in range(ITERATIONS):
         check_agreement(report, f"version {number}", engine, rows)
         learn(report, engine, rows)
-        with timed(report, "publish"):
+        with time_block(report, "publish"):
             engine.publish()
     measure_speed(report, engine, rows, (1, 16, 64) if gpu else (1, 4))
     _save(report, engine, rows)
@@ -65,9 +66,10 @@ def run(report: Report) -> None:
 def start(model: Path) -> VerlEngine:
     gpu = torch.cuda.is_available()
     overrides = () if gpu else _rehearse()
-    vllm = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4)
+    vllm = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4, gpu_memory=0.6)
     cluster = ClusterSection(gpus_per_node=1, overrides=overrides)
-    return VerlEngine(model, VerlSettings(SETTINGS, cluster, vllm, 1.0, 256 if gpu else 64, 1), reference=False)
+    settings = VerlSettings(SETTINGS, OPTIMIZER, cluster, vllm, 1.0, 256 if gpu else 64, 1)
+    return VerlEngine(model, settings, reference=False)
 
 
 def _rehearse() -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def _rehearse() -> tuple[str, ...]:
 
 def learn(report: Report, engine: Engine, rows: Sequence[TrainingSample]) -> None:
     """An update of an iteration: log-probabilities of all samples, then optimizer steps of equal parts of them."""
-    with timed(report, f"{type(engine).__name__}: update of {len(rows)} samples in {STEPS} steps") as found:
+    with time_block(report, f"{type(engine).__name__}: update of {len(rows)} samples in {STEPS} steps") as found:
         began = time.perf_counter()
         batch = with_advantages(rows, engine.logprobs(rows))
         found["logprobs_s"] = time.perf_counter() - began
@@ -97,7 +99,7 @@ def _signal(report: Report, engine: VerlEngine, rows: Sequence[TrainingSample]) 
 
 
 def _save(report: Report, engine: VerlEngine, rows: Sequence[TrainingSample]) -> None:
-    with timed(report, "checkpoint"):
+    with time_block(report, "checkpoint"):
         (report.folder / CHECKPOINT).mkdir()
         engine.save(report.folder / CHECKPOINT)
     kept = {"process": os.getpid(), "logprobs": engine.logprobs(rows)}

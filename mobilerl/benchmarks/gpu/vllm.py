@@ -16,7 +16,7 @@ from mobilerl.benchmarks.gpu.serving import (
     measure_speed,
     requests,
     signal_group,
-    timed,
+    time_block,
     with_advantages,
     write_model,
 )
@@ -38,19 +38,19 @@ def run(report: Report) -> None:
     gpu = torch.cuda.is_available()
     path = report.folder / "model"
     write_model("3B" if gpu else "tiny", path)
-    with timed(report, "start to the first samples"):
+    with time_block(report, "start to the first samples"):
         engine = _engine(path, gpu)
         rows = full_size_rows(engine.codec, 32 if gpu else 4)
         engine.generate(requests(rows, 1, 2))
     try:
         _measure(report, engine, rows, gpu)
     finally:
-        with timed(report, "close"):
+        with time_block(report, "close"):
             engine.close()
 
 
 def _engine(path: Path, gpu: bool) -> VllmEngine:
-    section = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4, sleep=gpu)
+    section = VllmSection(max_prompt=4096, max_sequences=64 if gpu else 4, gpu_memory=0.6, sleep=gpu)
     learner = LocalSettings(
         learning_rate=1e-4,
         warmup_steps=0,
@@ -71,7 +71,7 @@ def _measure(report: Report, engine: VllmEngine, rows: Sequence[TrainingSample],
     _publish(report, engine)
     check_agreement(report, f"after {UPDATES} updates", engine, rows)
     later = LATER_UPDATES if gpu else 2
-    with timed(report, f"{later} updates of {FEW} samples"):
+    with time_block(report, f"{later} updates of {FEW} samples"):
         for _ in range(later):
             engine.update(batch[:FEW], OBJECTIVE, "token-mean")
     _publish(report, engine)
@@ -84,7 +84,7 @@ def _measure(report: Report, engine: VllmEngine, rows: Sequence[TrainingSample],
 def _sleep(report: Report, engine: VllmEngine) -> None:
     engine.publish()
     before = _free()
-    with timed(report, "sleep") as found:
+    with time_block(report, "sleep") as found:
         engine.sampler.sleep()
         found["freed_gb"] = _free() - before
 
@@ -95,12 +95,12 @@ def _free() -> float:
 
 
 def _update(report: Report, engine: VllmEngine, batch: Sequence[TrainingSample], name: str) -> None:
-    with timed(report, name) as found:
+    with time_block(report, name) as found:
         found["loss"] = engine.update(batch, OBJECTIVE, "token-mean")["loss"]
 
 
 def _publish(report: Report, engine: VllmEngine) -> None:
-    with timed(report, "publish"):
+    with time_block(report, "publish"):
         engine.publish()
 
 

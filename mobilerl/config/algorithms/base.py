@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from mobilerl.config.marks import OnlyWith, Resumable
+from mobilerl.config.optimizer import OptimizerSection
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
 
 FCF = OnlyWith({"algorithm.curriculum.type": ("fcf",)})
@@ -41,7 +42,7 @@ class ClippedLossSection(Section):
     """Coefficient of the KL divergence (k3 estimate) from the initial policy."""
     tis_cap: Rate | None = 2.0
     """Cap of the truncated importance weight between trainer and rollout; null turns the correction off."""
-    recompute_old_logprobs: bool = False
+    recompute_old_logprobs: bool = True
     """Clip against log-probabilities recomputed by the trainer instead of those of the rollout."""
     loss_aggregation: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
     """Loss aggregation: whether tokens, samples or trajectories have equal weight in a mini-batch."""
@@ -68,11 +69,13 @@ class BufferSection(Section):
     """Capacity in trajectories."""
 
 
-class AlgorithmSection(Section):
+class AlgorithmSection(OptimizerSection):
     """Base class of the sections of algorithms; `type` names the algorithm."""
 
     implementation: ClassVar[str]
     """`module:class` of the algorithm."""
+    mini_batch_size: Positive = 128
+    """Samples per optimizer step."""
     group_size: Positive
     curriculum: CurriculumSection
 

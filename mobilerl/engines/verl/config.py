@@ -9,7 +9,7 @@ from typing import Any
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
-from mobilerl.config import ClusterSection, EngineSection, VllmSection
+from mobilerl.config import ClusterSection, EngineSection, OptimizerSection, VllmSection
 from mobilerl.inference.vllm_arguments import image_limits
 from mobilerl.models.adapter_folder import is_adapter, read_adapter
 from mobilerl.models.codec import Codec
@@ -26,6 +26,7 @@ class VerlSettings:
     """Settings of the engine. `max_new_tokens` limits a response, `max_images` the screenshots in a prompt."""
 
     engine: EngineSection
+    optimizer: OptimizerSection
     cluster: ClusterSection
     vllm: VllmSection
     temperature: float
@@ -96,12 +97,12 @@ def _sharding(settings: VerlSettings, small_gradient: bool = False) -> dict[str,
 
 
 def _optimizer(settings: VerlSettings) -> dict[str, Any]:
-    engine = settings.engine
+    optimizer = settings.optimizer
     return {
-        "lr": engine.learning_rate,
+        "lr": optimizer.learning_rate,
         "betas": list(ADAM_BETAS),
-        "weight_decay": engine.weight_decay,
-        "clip_grad": engine.grad_clip,
+        "weight_decay": optimizer.weight_decay,
+        "clip_grad": optimizer.grad_clip,
         "lr_scheduler_type": "constant",
     }
 

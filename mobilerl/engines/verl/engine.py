@@ -33,6 +33,7 @@ from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import EngineError, Objective, Request, SkippedStep
+from mobilerl.system.terminal import announced
 
 SHARDS_FOLDER = "shards"
 STATE_FILE = "verl.json"
@@ -70,7 +71,8 @@ class VerlEngine:
         self._transferring = threading.Lock()
         """Held while weights or memory move between workers and servers."""
         self.codec = Codec.load(model, settings.engine.max_pixels)
-        self.cluster = Cluster.join(settings.cluster)
+        with announced("joining the Ray cluster"):
+            self.cluster = Cluster.join(settings.cluster)
         try:
             self._start(model, reference)
         except BaseException:
@@ -91,14 +93,16 @@ class VerlEngine:
         worker = RayClassWithInitArgs(
             ray.remote(PolicyWorker), config=config.actor_rollout_ref, role=role, scoring=scoring
         )
-        self.workers = self._within(
-            "starting the workers", partial(RayWorkerGroup, pool, worker, device_name=config.trainer.device)
-        )
-        self._wait(self.workers.execute_all_async("init_model"), timeout, "loading the model")
-        manager = self._within(
-            "starting the vLLM servers",
-            partial(LLMServerManager.create, config, worker_group=self.workers if shared else None),
-        )
+        with announced(f"loading the model on {sum(gpus)} GPUs"):
+            self.workers = self._within(
+                "starting the workers", partial(RayWorkerGroup, pool, worker, device_name=config.trainer.device)
+            )
+            self._wait(self.workers.execute_all_async("init_model"), timeout, "loading the model")
+        with announced("starting the vLLM servers, which compile and capture CUDA graphs"):
+            manager = self._within(
+                "starting the vLLM servers",
+                partial(LLMServerManager.create, config, worker_group=self.workers if shared else None),
+            )
         transfer = omega_conf_to_dataclass(config.actor_rollout_ref.rollout.checkpoint_engine)
         self.transfer = CheckpointEngineManager(transfer, self.workers, manager.get_replicas())
         self._shared = shared
@@ -166,11 +170,11 @@ class VerlEngine:
         self, samples: Sequence[TrainingSample], objective: Objective, aggregation: Aggregation
     ) -> dict[str, float]:
         self._take_gpus()
-        engine = self.settings.engine
+        optimizer = self.settings.optimizer
         weights = sample_weights(samples, aggregation)
-        split = shards(samples, self.workers.world_size, engine.micro_batch_tokens)
+        split = shards(samples, self.workers.world_size, self.settings.engine.micro_batch_tokens)
         work = [Work([samples[i] for i in s.index], s.parts, s.counted, weights[s.index], self.version) for s in split]
-        rate = warmup_rate(engine.learning_rate, self.steps + 1, engine.warmup_steps)
+        rate = warmup_rate(optimizer.learning_rate, self.steps + 1, optimizer.warmup_steps)
         done = self._wait(
             self.workers.learn(work, [objective] * len(work), [rate] * len(work)), UPDATE_S, "an optimizer step"
         )
@@ -227,22 +231,22 @@ class VerlEngine:
         try:
             return done.result(self.settings.vllm.timeout_s)
         except TimeoutError as error:
-            raise self._failed(
+            raise self._make_error(
                 f"{what} took longer than vllm.timeout_s = {self.settings.vllm.timeout_s:g} s"
             ) from error
         except ray.exceptions.RayError as error:
-            raise self._failed(f"{what} failed ({one_line(error)})") from error
+            raise self._make_error(f"{what} failed ({one_line(error)})") from error
 
     def _wait(self, refs: Any, timeout_s: float, what: str) -> Any:
         """Returns the results of Ray calls. Raises EngineError on a timeout, so that a dead process ends the run."""
         try:
             return ray.get(refs, timeout=timeout_s)
         except ray.exceptions.GetTimeoutError as error:
-            raise self._failed(f"{what} took longer than {timeout_s:g} s") from error
+            raise self._make_error(f"{what} took longer than {timeout_s:g} s") from error
         except ray.exceptions.RayError as error:
-            raise self._failed(f"{what} failed ({one_line(error)})") from error
+            raise self._make_error(f"{what} failed ({one_line(error)})") from error
 
-    def _failed(self, what: str) -> EngineError:
+    def _make_error(self, what: str) -> EngineError:
         error = EngineError(f"{what}; {RESUME}")
         if self.requests is not None:
             self.requests.fail(error)

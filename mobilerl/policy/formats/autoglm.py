@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.base import (
     Action,
@@ -33,27 +32,25 @@ from mobilerl.envs.base import (
 from mobilerl.policy.formats.base import (
     BOX_TOKENS,
     NOBODY,
+    ActionReader,
     Arguments,
     Chat,
     Coordinates,
-    Meaning,
     Message,
     Published,
-    does,
+    ignore_arguments,
     number,
-    shown,
+    select_screens,
+    select_turns,
     split_thought,
     text_of,
-    told,
 )
 from mobilerl.policy.grammar import GrammarError
 from mobilerl.policy.literals import read_call
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROMPT = """\
 # Setup
@@ -131,21 +128,21 @@ output in <think> part.
 - Generate execution code strictly according to format requirements.
 """
 
-MEANING: dict[str, Meaning] = {
+ACTION_READERS: dict[str, ActionReader] = {
     "Tap": lambda a, at: Tap(*at.point(a.get("element"))),
     "Long Press": lambda a, at: LongPress(*at.point(a.get("element"))),
     "Swipe": lambda a, at: at.drag(a.get("start"), a.get("end")),
     "Type": lambda a, _: Type(text_of(a, "text")),
     "Type_Name": lambda a, _: Type(text_of(a, "text")),
     "Launch": lambda a, _: Launch(text_of(a, "app")),
-    "Back": does(Back()),
-    "Home": does(Home()),
-    "Enter": does(Enter()),
+    "Back": ignore_arguments(Back()),
+    "Home": ignore_arguments(Home()),
+    "Enter": ignore_arguments(Enter()),
     "Wait": lambda a, _: Wait(_seconds(a)),
-    "Note": does(Wait(0.0)),  # upstream does nothing
-    "Call_API": does(Wait(0.0)),
-    "Take_over": does(Invalid(NOBODY)),
-    "Interact": does(Invalid(NOBODY)),
+    "Note": ignore_arguments(Wait(0.0)),  # upstream does nothing
+    "Call_API": ignore_arguments(Wait(0.0)),
+    "Take_over": ignore_arguments(Invalid(NOBODY)),
+    "Interact": ignore_arguments(Invalid(NOBODY)),
     "finish": lambda a, _: Finish(text_of(a, "message") if "message" in a else ""),
 }
 _FINISH = re.compile(r"\bfinish\s*\(\s*(?:message\s*=|\))", re.ASCII)  # \b: also after a letter of another script
@@ -169,30 +166,30 @@ FORMS = {
 
 class AutoGLM(Published):
     coordinates = Coordinates(1000)
-    meaning = MEANING
+    readers = ACTION_READERS
     forms, point_form = FORMS, "[{},{}]"
     settings = {"screenshots": 1, "max_new_tokens": 3000}
     prompt = PROMPT
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat.begin(self.prompt, policy)
         head = escape_tokens(task.instruction)
-        turns = told(history, policy)
+        turns = select_turns(history, policy)
         for turn in turns:
             chat.add("user", f"{head}\n\n{_screen_info(turn.observation)}")
-            chat.add("assistant", self.said(turn, policy))
+            chat.add("assistant", self.render_turn(turn, policy))
             head = "** Screen Info **"
-        chat.add("user", *shown(observation, policy), f"{head}\n\n{_screen_info(observation)}")
+        chat.add("user", *select_screens(observation, policy), f"{head}\n\n{_screen_info(observation)}")
         return chat.messages, chat.images
 
-    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+    def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:
         """Rewrites an earlier response with all tags, as upstream does."""
         thought, code = _split(Published.write_recorded(self, turn, policy))
         return f"<think>{thought}</think><answer>{code}</answer>"
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         thought, code = _split(text)
         if not (_DO.match(code) or _FINISH.match(code)):
             raise GrammarError("there is no do(action=...) or finish(message=...)")
@@ -202,7 +199,7 @@ class AutoGLM(Published):
         name = text_of(call.arguments, "action") if call.name == "do" else call.name
         return Response(thought, self.action(name, call.arguments, screen, policy))
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think><answer>{self.code(action, screen, policy)}</answer>"
 
 

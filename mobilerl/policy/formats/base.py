@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mobilerl.envs.base import (
     COORD_MAX,
@@ -32,9 +32,7 @@ from mobilerl.policy.grammar import GrammarError, excerpt, quote
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import encodable, escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 Message = dict[str, Any]
 Point = tuple[int, int]
@@ -60,14 +58,14 @@ class Format(Protocol):
         """Stop strings of a response, besides the model's end token."""
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         """Builds messages for a Hugging Face chat template, and returns them with the PNGs of their image parts."""
 
-    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def parse(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         """Parses a response to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         """Writes the response that `parse` reads as `action`, to within a pixel. Raises ValueError if there is none."""
 
 
@@ -80,7 +78,7 @@ class Coordinates:
     clamped: bool = False
     """Whether a point beyond the right or bottom edge means the edge, as in agents that clamp."""
 
-    def size(self, screen: Screen, policy: ContextPolicy) -> Point:
+    def size(self, screen: Screen, policy: PromptSettings) -> Point:
         """Width and height of the screen in the format's units."""
         if self.per_screen:
             return self.per_screen, self.per_screen
@@ -92,7 +90,7 @@ class Coordinates:
 
         Models that count from 0 to 999 also write 1000 for the right and the bottom edge.
         """
-        numbers = [number(value) for value in _listed(values)]
+        numbers = [number(value) for value in _list_values(values)]
         if len(numbers) not in (2, 4):
             raise GrammarError("a point must be written as two numbers")
         middle = (numbers[0] + numbers[-2]) / 2, (numbers[1] + numbers[-1]) / 2
@@ -114,7 +112,7 @@ class View:
 
     coordinates: Coordinates
     screen: Screen
-    policy: ContextPolicy
+    policy: PromptSettings
 
     def point(self, values: Any) -> Point:
         return self.coordinates.read(values, self.coordinates.size(self.screen, self.policy))
@@ -136,16 +134,16 @@ class View:
 
 
 Arguments = Mapping[str, Any]
-Meaning = Callable[[Arguments, View], Action]
+ActionReader = Callable[[Arguments, View], Action]
 """Maps the arguments of an action in a response to our action."""
 
 
-def does(action: Action) -> Meaning:
-    """Meaning of an action without arguments or, with an Invalid, of one that has no counterpart."""
+def ignore_arguments(action: Action) -> ActionReader:
+    """Reader of an action without arguments or, with an Invalid, of one that has no counterpart."""
     return lambda *_: action
 
 
-def _listed(values: Any) -> Sequence[Any]:
+def _list_values(values: Any) -> Sequence[Any]:
     """Elements of a point or a box, which may be a list in a list, two corners, or a text such as "(x,y)"."""
     if isinstance(values, str):
         return re.sub(r"</?(?:point|bbox)>|[()\[\],]", " ", values).split()
@@ -181,7 +179,7 @@ class Chat:
     images: list[bytes] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, system: str, policy: ContextPolicy) -> Chat:
+    def begin(cls, system: str, policy: PromptSettings) -> Chat:
         """A chat with the policy's system prompt, or `system` if it has none. An empty one is left out."""
         chat, prompt = cls(), system if policy.system_prompt is None else policy.system_prompt
         if prompt:
@@ -205,7 +203,7 @@ class Published:
     """Base class of the formats of published models."""
 
     coordinates: Coordinates
-    meaning: Mapping[str, Meaning]
+    readers: Mapping[str, ActionReader]
     """Meanings of the actions of a response, by name."""
     forms: Mapping[str, str] = {}
     """Templates by kind of action for the calls of `code`, with {at}, {to}, {text} and {seconds} to fill in."""
@@ -216,35 +214,35 @@ class Published:
     settings: Mapping[str, Any] = {}
     stop: tuple[str, ...] = ()
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         """Parses a response like `parse`, but raises GrammarError for bad text."""
         raise NotImplementedError
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         raise NotImplementedError
 
-    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def parse(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         try:
             return self.read(text, screen, policy)
         except GrammarError as problem:
             return Response(split_thought(text)[0], Invalid(str(problem)))
 
-    def action(self, name: str, arguments: Arguments, screen: Screen, policy: ContextPolicy) -> Action:
+    def action(self, name: str, arguments: Arguments, screen: Screen, policy: PromptSettings) -> Action:
         """Action of a response. Raises GrammarError if it is unknown or its arguments are wrong."""
-        if name not in self.meaning:
+        if name not in self.readers:
             raise GrammarError(f'unknown action "{excerpt(name)}"')
-        return self.meaning[name](arguments, View(self.coordinates, screen, policy))
+        return self.readers[name](arguments, View(self.coordinates, screen, policy))
 
-    def written(self, x: int, y: int, screen: Screen, policy: ContextPolicy) -> list[int]:
+    def write_point(self, x: int, y: int, screen: Screen, policy: PromptSettings) -> list[int]:
         return self.coordinates.write(x, y, self.coordinates.size(screen, policy))
 
-    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+    def code(self, action: Action, screen: Screen, policy: PromptSettings) -> str:
         """Writes an action by its template in `forms`. Raises ValueError if there is none."""
         if (form := self.forms.get(action.kind)) is None:
             raise ValueError(f"{action} has no written form")
 
         def at(x: int, y: int) -> str:
-            return self.point_form.format(*self.written(x, y, screen, policy))
+            return self.point_form.format(*self.write_point(x, y, screen, policy))
 
         values: dict[str, str] = {}
         match action:
@@ -258,7 +256,7 @@ class Published:
                 values = {"seconds": f"{seconds:g}"}
         return form.format(**values)
 
-    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+    def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:
         """The response of an earlier turn; a demonstrated one is written here, at the size at which the model sees
         it."""
         if turn.response:
@@ -269,16 +267,16 @@ class Published:
         except ValueError:
             return turn.summary
 
-    def said(self, turn: Turn, policy: ContextPolicy) -> str:
+    def render_turn(self, turn: Turn, policy: PromptSettings) -> str:
         """The response of an earlier turn as shown in a prompt."""
         return escape_tokens(self.write_recorded(turn, policy))
 
-    def turns(self, chat: Chat, turns: Sequence[Turn], observation: Observation, policy: ContextPolicy) -> None:
+    def turns(self, chat: Chat, turns: Sequence[Turn], observation: Observation, policy: PromptSettings) -> None:
         """Adds earlier responses, the newest ones with their screenshots, and the current screenshot."""
         for left, turn in zip(range(len(turns), 0, -1), turns, strict=True):
             if left < policy.screenshots:
                 chat.add("user", turn.observation)
-            chat.add("assistant", self.said(turn, policy))
+            chat.add("assistant", self.render_turn(turn, policy))
         if policy.screenshots:
             chat.add("user", observation)
 
@@ -288,12 +286,12 @@ def calls_of(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(names)})\s*\((?=\s*(?:\)|\w+\s*=))", re.ASCII)
 
 
-def told(history: Sequence[Turn], policy: ContextPolicy) -> Sequence[Turn]:
+def select_turns(history: Sequence[Turn], policy: PromptSettings) -> Sequence[Turn]:
     """The earlier turns that are shown in the prompt."""
     return history if policy.history_steps is None else history[max(0, len(history) - policy.history_steps) :]
 
 
-def shown(observation: Observation, policy: ContextPolicy) -> tuple[Observation, ...]:
+def select_screens(observation: Observation, policy: PromptSettings) -> tuple[Observation, ...]:
     """The current observation if screenshots are shown, else nothing."""
     return (observation,) if policy.screenshots else ()
 
@@ -306,6 +304,6 @@ def split_thought(text: str) -> tuple[str, str]:
     return re.sub(r"^<think(?:ing)?>", "", thought).strip(), text[closed.end() :]
 
 
-def tagged(text: str, tag: str) -> str:
+def extract_tag(text: str, tag: str) -> str:
     """Text in the first pair of tags: everything after an unclosed tag, and "" without an opening tag."""
     return text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].strip()

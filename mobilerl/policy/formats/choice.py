@@ -49,7 +49,7 @@ def published_name(model: str | Path) -> str:
     return f"{path.resolve().name} {said if isinstance(said, str) else ''}"
 
 
-def recognized(name: str) -> FormatName | None:
+def recognize_format(name: str) -> FormatName | None:
     """Format of the published model with this name; None for other models."""
     return next((format_ for part, format_ in NAMES if part in name.lower()), None)
 
@@ -61,7 +61,7 @@ def with_format(agent: AgentSection, name: str) -> AgentSection:
     """
     found = agent.format
     if found is None and OURS.isdisjoint(agent.model_fields_set):
-        found = recognized(name)
+        found = recognize_format(name)
     if found is None:
         return agent
     defaults = {key: value for key, value in FORMATS[found].settings.items() if key not in agent.model_fields_set}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import (
     Action,
@@ -34,18 +34,18 @@ from mobilerl.policy.actions import nearest_swipe
 from mobilerl.policy.formats.base import (
     BOX_TOKENS,
     INFEASIBLE,
+    ActionReader,
     Arguments,
     Chat,
     Coordinates,
-    Meaning,
     Message,
     Published,
     View,
-    does,
-    shown,
+    ignore_arguments,
+    select_screens,
+    select_turns,
     split_thought,
     text_of,
-    told,
 )
 from mobilerl.policy.formats.glm_prompts import prompt_4_1, prompt_4_5
 from mobilerl.policy.grammar import GrammarError
@@ -53,9 +53,7 @@ from mobilerl.policy.literals import read_object
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Element, Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 _IN_BOX = re.compile(r"<\|begin_of_box\|>(?=\s*\{)")
 _MARKED = re.compile(r"Action:\s*(?:```\w*\s*)?(?=\{)")
@@ -81,12 +79,12 @@ def _input_text(arguments: Arguments, at: View) -> Action:
     """Upstream taps, types and presses Enter in one action. Here, typing into a field without focus only taps it, so
     that the model has to type again."""
     x, y = at.point(_box(arguments))
-    field = _focused(at.screen)
+    field = _find_focused(at.screen)
     ready = field is not None and (field.contains(x, y) or not at.screen.at(x, y))
     return Type(text_of(arguments, "text")) if ready else Tap(x, y)
 
 
-MEANING: dict[str, Meaning] = {
+ACTION_READERS: dict[str, ActionReader] = {
     "click": lambda a, at: Tap(*at.point(_box(a))),
     "long_press": lambda a, at: LongPress(*at.point(_box(a))),
     "input_text": _input_text,
@@ -94,34 +92,34 @@ MEANING: dict[str, Meaning] = {
     "open_app": lambda a, _: Launch(text_of(a, "app_name")),
     "answer": lambda a, _: Finish(text_of(a, "text")),
     "status": lambda a, _: Finish(INFEASIBLE if a.get("goal_status") == "infeasible" else ""),
-    **{name: does(action) for name, action in _PLAIN.items()},
+    **{name: ignore_arguments(action) for name, action in _PLAIN.items()},
 }
 
 
 class GLM(Published):
     coordinates = Coordinates(999)
-    meaning = MEANING
+    readers = ACTION_READERS
     settings = {"screenshots": 1, "max_new_tokens": 4096}
     prompt: Callable[[str, str], str] = staticmethod(prompt_4_1)
     """Makes the prompt of the instruction and the history."""
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat()
         if policy.system_prompt:
             chat.add("system", policy.system_prompt)
-        turns = told(history, policy)
+        turns = select_turns(history, policy)
         first = len(history) - len(turns)
-        done = "".join(f"Step {first + i}:\n{self.said(turn, policy)}\n\n" for i, turn in enumerate(turns))
+        done = "".join(f"Step {first + i}:\n{self.render_turn(turn, policy)}\n\n" for i, turn in enumerate(turns))
         done = done or "You just started, no action has been performed yet."
-        chat.add("user", *shown(observation, policy), self.prompt(escape_tokens(task.instruction), done))
+        chat.add("user", *select_screens(observation, policy), self.prompt(escape_tokens(task.instruction), done))
         return chat.messages, chat.images
 
-    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+    def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:
         return _TAGS.sub("", split_thought(Published.write_recorded(self, turn, policy))[1]).strip()
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         thought, rest = split_thought(text)
         before, code = _split(rest)
         try:
@@ -133,15 +131,15 @@ class GLM(Published):
         action = self.action(text_of(arguments, "action_type"), arguments, screen, policy)
         return Response(thought or before, action)
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         code = json.dumps(self.arguments(action, screen, policy), ensure_ascii=False)
         return f"Memory: \nReason: {thought or ''}\nAction: {code}"
 
-    def arguments(self, action: Action, screen: Screen, policy: ContextPolicy) -> dict[str, Any]:
+    def arguments(self, action: Action, screen: Screen, policy: PromptSettings) -> dict[str, Any]:
         """Arguments of an action; a swipe becomes the nearest of four directions. Raises ValueError if it has none."""
 
         def box(x: int, y: int) -> list[list[int]]:
-            return [self.written(x, y, screen, policy) * 2]
+            return [self.write_point(x, y, screen, policy) * 2]
 
         match action:
             case Tap(x, y):
@@ -149,7 +147,7 @@ class GLM(Published):
             case LongPress(x, y):
                 return {"action_type": "long_press", "box_2d": box(x, y)}
             case Type(text):
-                if (at := _focused(screen)) is None:
+                if (at := _find_focused(screen)) is None:
                     raise ValueError("no field has the focus, and the action names one")
                 return {"action_type": "input_text", "text": text, "box_2d": box(*at.centre), "override": True}
             case Swipe(x, y):
@@ -188,5 +186,5 @@ def _split(text: str) -> tuple[str, str]:
     return before.strip(), rest[rest.index("{") :]
 
 
-def _focused(screen: Screen) -> Element | None:
+def _find_focused(screen: Screen) -> Element | None:
     return next((e for e in screen.elements if "edit" in e.actions and "focused" in e.states), None)

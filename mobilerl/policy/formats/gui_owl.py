@@ -14,18 +14,24 @@ Mobile-Agent-v3.5/android_world_v3.5/android_world/agents/gui_owl.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.policy.actions import describe
-from mobilerl.policy.formats.base import ASSISTANT, Chat, Coordinates, Message, shown, split_thought, tagged, told
+from mobilerl.policy.formats.base import (
+    ASSISTANT,
+    Chat,
+    Coordinates,
+    Message,
+    extract_tag,
+    select_screens,
+    select_turns,
+    split_thought,
+)
 from mobilerl.policy.formats.mobile_use import ACTIONS, MobileUse, tools_prompt
 from mobilerl.policy.formats.qwen import PROGRESS, Qwen25, summary_line
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 _ASKED = """\
 The user query: {instruction}
@@ -62,18 +68,18 @@ class GUIOwl(Qwen25):
     settings = {"screenshots": 1, "max_new_tokens": 2048}
     actions = {name: about for name, about in ACTIONS.items() if name not in ("key", "open")}
 
-    def system(self, screen: Screen, policy: ContextPolicy) -> str:
+    def system(self, screen: Screen, policy: PromptSettings) -> str:
         size = self.coordinates.size(screen, policy)
         return f"{ASSISTANT}\n\n{tools_prompt(self.actions, '`action=type` and `action=answer`', size, human=True)}"
 
-    def asked(self, instruction: str, done: str) -> str:
+    def format_query(self, instruction: str, done: str) -> str:
         return _ASKED.format(instruction=instruction, progress=PROGRESS, done=done)
 
-    def step(self, turn: Turn, policy: ContextPolicy) -> str:
-        said = tagged(self.said(turn, policy), "conclusion").replace("\n", "").replace('"', "")
+    def step(self, turn: Turn, policy: PromptSettings) -> str:
+        said = extract_tag(self.render_turn(turn, policy), "conclusion").replace("\n", "").replace('"', "")
         return said or escape_tokens(turn.summary)
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         call = self.call(action, screen, policy)
         conclusion = f"<conclusion>\n{describe(action, screen)}\n</conclusion>"
         return f"<thinking>\n{thought or ''}\n</thinking>\n{call}\n{conclusion}"
@@ -93,11 +99,11 @@ class GUIOwl15(MobileUse):
         return tools_prompt(actions, text_use, (1000, 1000), human=True, raw=True) + _RESPONSE_FORMAT
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         """Builds a prompt with the newest turns, those with screenshots, as messages and earlier ones as a list."""
         chat = Chat.begin(self.prompt, policy)
-        turns = told(history, policy)
+        turns = select_turns(history, policy)
         first, kept = len(history) - len(turns), min(len(turns), max(policy.screenshots - 1, 0))
         listed, turns = turns[: len(turns) - kept], turns[len(turns) - kept :]
         done = [f"Step{first + i + 1}: {self.step(turn, policy)}" for i, turn in enumerate(listed)]
@@ -106,16 +112,16 @@ class GUIOwl15(MobileUse):
         )
         observations = [*(turn.observation for turn in turns), observation]
         for i, seen in enumerate(observations):
-            chat.add("user", *([asked] if i == 0 else []), *shown(seen, policy))
+            chat.add("user", *([asked] if i == 0 else []), *select_screens(seen, policy))
             if i < len(turns):
-                chat.add("assistant", self.said(turns[i], policy))
+                chat.add("assistant", self.render_turn(turns[i], policy))
         return chat.messages, chat.images
 
-    def step(self, turn: Turn, policy: ContextPolicy) -> str:
-        return summary_line(self.said(turn, policy)) or escape_tokens(turn.summary)
+    def step(self, turn: Turn, policy: PromptSettings) -> str:
+        return summary_line(self.render_turn(turn, policy)) or escape_tokens(turn.summary)
 
-    def thought(self, text: str) -> str:
+    def extract_thought(self, text: str) -> str:
         return split_thought(text)[0] or summary_line(text)
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"Action: {' '.join((thought or describe(action, screen)).split())}\n{self.call(action, screen, policy)}"

@@ -12,16 +12,14 @@ src/mai_naivigation_agent.py at commit 4dd07b9. According to Tongyi-MAI/MobileWo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Observation, Swipe, Task
-from mobilerl.policy.formats.base import INFEASIBLE, Chat, Coordinates, Message, split_thought, told
-from mobilerl.policy.formats.mobile_use import MEANING, MobileUse
+from mobilerl.policy.formats.base import INFEASIBLE, Chat, Coordinates, Message, select_turns, split_thought
+from mobilerl.policy.formats.mobile_use import ACTION_READERS, MobileUse
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROMPT = """\
 You are a GUI agent. You are given a task and your action history, with screenshots. You need to perform the next action to complete the task.
@@ -63,24 +61,24 @@ class MAIUI(MobileUse):
     settings = {"screenshots": 3, "max_new_tokens": 2048}
     separators = (",", ":")
     prompt = PROMPT
-    meaning = {
-        **MEANING,
+    readers = {
+        **ACTION_READERS,
         "swipe": lambda a, at: at.swipe(a.get("direction"), a.get("coordinate")),
         "drag": lambda a, at: at.drag(a.get("start_coordinate"), a.get("end_coordinate")),
     }
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat.begin(self.prompt, policy)
         chat.add("user", escape_tokens(task.instruction))
-        self.turns(chat, told(history, policy), observation, policy)
+        self.turns(chat, select_turns(history, policy), observation, policy)
         return chat.messages, chat.images
 
-    def thought(self, text: str) -> str:
+    def extract_thought(self, text: str) -> str:
         return split_thought(text)[0]
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"<thinking>\n{thought or ''}\n</thinking>\n{self.call(action, screen, policy)}"
 
     def arguments(self, action: Action, at: Callable[[int, int], list[int]]) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Invalid, Launch, LongPress, Swipe, Tap, Type, Wait
 from mobilerl.policy.formats.base import (
     INFEASIBLE,
     NOBODY,
+    ActionReader,
     Arguments,
-    Meaning,
     Published,
-    does,
+    ignore_arguments,
     number,
     split_thought,
     text_of,
@@ -28,9 +28,7 @@ from mobilerl.policy.grammar import GrammarError, excerpt
 from mobilerl.policy.literals import read_object
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy
+from mobilerl.policy.turns import PromptSettings
 
 ACTIONS = {
     "key": 'Perform a key event on the mobile device.\n    - This supports adb\'s `keyevent` syntax.\n    - Examples: "volume_up", "volume_down", "power", "camera", "clear".',
@@ -142,7 +140,7 @@ def _wait(arguments: Arguments) -> Action:
     return Wait(max(number(arguments["time"]), 0.0) if "time" in arguments else _WAIT_S)
 
 
-MEANING: dict[str, Meaning] = {
+ACTION_READERS: dict[str, ActionReader] = {
     "click": lambda a, at: Tap(*at.point(a.get("coordinate"))),
     "tap": lambda a, at: Tap(*at.point(a.get("coordinate"))),
     "long_press": lambda a, at: LongPress(*at.point(a.get("coordinate"))),
@@ -156,7 +154,7 @@ MEANING: dict[str, Meaning] = {
     "wait": lambda a, _: _wait(a),
     "answer": lambda a, _: Finish(text_of(a, "text")),
     "terminate": lambda a, _: _terminate(a),
-    **{name: does(Invalid(NOBODY)) for name in ("interact", "ask_user", "call_user", "calluser")},
+    **{name: ignore_arguments(Invalid(NOBODY)) for name in ("interact", "ask_user", "call_user", "calluser")},
 }
 """Our action for each action of a call. Published agents also end the task after `answer`, and ignore the `time` of a
 long press and the reason of a failure."""
@@ -193,23 +191,25 @@ def call_of(arguments: Arguments, separators: tuple[str, str] | None = None) -> 
 class MobileUse(Published):
     """Base class of the formats that use this tool."""
 
-    meaning = MEANING
+    readers = ACTION_READERS
     separators: tuple[str, str] | None = None
     """JSON separators in a response; None for the defaults of json, which have spaces."""
     last_call = False
     """Whether the last of several calls counts, as in the published agent, or the first."""
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         arguments = read_arguments(find_call(text, self.last_call))
-        return Response(self.thought(text), self.action(text_of(arguments, "action"), arguments, screen, policy))
+        return Response(
+            self.extract_thought(text), self.action(text_of(arguments, "action"), arguments, screen, policy)
+        )
 
-    def thought(self, text: str) -> str:
+    def extract_thought(self, text: str) -> str:
         """Thought in a response that has a call."""
         raise NotImplementedError
 
-    def call(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+    def call(self, action: Action, screen: Screen, policy: PromptSettings) -> str:
         """Writes the call that `read` reads as `action`. Raises ValueError if there is none."""
-        return call_of(self.arguments(action, lambda x, y: self.written(x, y, screen, policy)), self.separators)
+        return call_of(self.arguments(action, lambda x, y: self.write_point(x, y, screen, policy)), self.separators)
 
     def arguments(self, action: Action, at: Callable[[int, int], list[int]]) -> dict[str, Any]:
         match action:

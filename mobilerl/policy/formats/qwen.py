@@ -12,17 +12,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.policy.actions import describe
-from mobilerl.policy.formats.base import ASSISTANT, Chat, Coordinates, Message, shown, split_thought, told
+from mobilerl.policy.formats.base import (
+    ASSISTANT,
+    Chat,
+    Coordinates,
+    Message,
+    select_screens,
+    select_turns,
+    split_thought,
+)
 from mobilerl.policy.formats.mobile_use import ACTIONS, MobileUse, find_call, tools_prompt
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROGRESS = "Task progress (You have done the following operation on the current device)"
 
@@ -54,35 +59,37 @@ class Qwen25(MobileUse):
     settings = {"screenshots": 1, "max_new_tokens": 2048}
     actions = {name: about for name, about in ACTIONS.items() if name != "answer"}
 
-    def system(self, screen: Screen, policy: ContextPolicy) -> str:
+    def system(self, screen: Screen, policy: PromptSettings) -> str:
         size = self.coordinates.size(screen, policy)
         text_use = "`action=key`, `action=type`, and `action=open`"
         return f"{ASSISTANT}\n\n{tools_prompt(self.actions, text_use, size, human=True)}"
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat.begin(self.system(screen, policy), policy)
-        chat.add("user", self.query(task.instruction, history, policy), *shown(observation, policy))
+        chat.add("user", self.query(task.instruction, history, policy), *select_screens(observation, policy))
         return chat.messages, chat.images
 
-    def query(self, instruction: str, history: Sequence[Turn], policy: ContextPolicy) -> str:
-        skipped = len(history) - len(told(history, policy))
+    def query(self, instruction: str, history: Sequence[Turn], policy: PromptSettings) -> str:
+        skipped = len(history) - len(select_turns(history, policy))
         done = [f"Step {i + 1}: {self.step(turn, policy)}; " for i, turn in enumerate(history)][skipped:]
-        return self.asked(escape_tokens(instruction), "".join(done))
+        return self.format_query(escape_tokens(instruction), "".join(done))
 
-    def asked(self, instruction: str, done: str) -> str:
+    def format_query(self, instruction: str, done: str) -> str:
         return f"The user query: {instruction}\n{PROGRESS}: {done}"
 
-    def step(self, turn: Turn, policy: ContextPolicy) -> str:
+    def step(self, turn: Turn, policy: PromptSettings) -> str:
         """Entry of an earlier turn in the history, which here is its call."""
-        return find_call(self.said(turn, policy)).partition("</tool_call>")[0].strip() or escape_tokens(turn.summary)
+        return find_call(self.render_turn(turn, policy)).partition("</tool_call>")[0].strip() or escape_tokens(
+            turn.summary
+        )
 
-    def thought(self, text: str) -> str:
+    def extract_thought(self, text: str) -> str:
         thought, rest = split_thought(text)
         return thought or rest.partition("<tool_call>")[0].strip()
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         call = self.call(action, screen, policy)
         return f"{thought}\n{call}" if thought else call
 
@@ -92,21 +99,21 @@ class Qwen3(Qwen25):
     settings = {"screenshots": 1, "max_new_tokens": 2048}
     actions = {name: about for name, about in ACTIONS.items() if name not in ("key", "open")}
 
-    def system(self, screen: Screen, policy: ContextPolicy) -> str:
+    def system(self, screen: Screen, policy: PromptSettings) -> str:
         tools = tools_prompt(self.actions, "`action=type` and `action=answer`", (999, 999), human=False)
         return f"\n\n{tools}{_RESPONSE_FORMAT}"
 
-    def asked(self, instruction: str, done: str) -> str:
+    def format_query(self, instruction: str, done: str) -> str:
         return f"The user query: {instruction}.\n{PROGRESS}: {done}.\n"
 
-    def step(self, turn: Turn, policy: ContextPolicy) -> str:
-        return summary_line(self.said(turn, policy)) or escape_tokens(turn.summary)
+    def step(self, turn: Turn, policy: PromptSettings) -> str:
+        return summary_line(self.render_turn(turn, policy)) or escape_tokens(turn.summary)
 
-    def thought(self, text: str) -> str:
+    def extract_thought(self, text: str) -> str:
         thought, rest = split_thought(text)
         said = re.search(r"Thought:(.*?)(?=\n\s*Action:|<tool_call>|$)", rest, re.DOTALL)
         return thought or (said[1].strip() if said else "")
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         said = f"Thought: {' '.join(thought.split())}\n" if thought else ""
         return f"{said}Action: {describe(action, screen)}\n{self.call(action, screen, policy)}"

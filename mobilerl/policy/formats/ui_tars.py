@@ -15,32 +15,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import Action, Back, Enter, Finish, Home, Launch, LongPress, Observation, Tap, Task, Type, Wait
 from mobilerl.policy.formats.base import (
     ASSISTANT,
     INFEASIBLE,
+    ActionReader,
     Arguments,
     Chat,
     Coordinates,
-    Meaning,
     Message,
     Published,
     View,
     calls_of,
-    does,
+    ignore_arguments,
+    select_turns,
     text_of,
-    told,
 )
 from mobilerl.policy.grammar import GrammarError, excerpt
 from mobilerl.policy.literals import Written, read_call
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROMPT = """\
 You are a GUI agent. You are given a task and your action history, with screenshots. You need to perform the next action to complete the task. 
@@ -121,23 +119,25 @@ def _hotkey(arguments: Arguments, _: View) -> Action:
     return _KEYS[key]
 
 
-MEANING: dict[str, Meaning] = {
+ACTION_READERS: dict[str, ActionReader] = {
     **{name: lambda a, at: Tap(*at.point(_point(a, "start"))) for name in ("click", "left_single")},
     "long_press": lambda a, at: LongPress(*at.point(_point(a, "start"))),
     **{name: lambda a, at: at.drag(_point(a, "start"), _point(a, "end")) for name in ("drag", "swipe", "select")},
     "scroll": _scroll,
     "type": _type,
     "open_app": lambda a, _: Launch(text_of(a, "app_name")),
-    "press_home": does(Home()),
-    "press_back": does(Back()),
+    "press_home": ignore_arguments(Home()),
+    "press_back": ignore_arguments(Back()),
     "hotkey": _hotkey,
-    "wait": does(Wait(5.0)),  # as the prompt for computers says
+    "wait": ignore_arguments(Wait(5.0)),  # as the prompt for computers says
     "finished": lambda a, _: Finish(text_of(a, "content") if "content" in a else ""),
-    "call_user": does(Finish(INFEASIBLE)),  # "Submit the task and call the user when the task is unsolvable"
+    "call_user": ignore_arguments(
+        Finish(INFEASIBLE)
+    ),  # "Submit the task and call the user when the task is unsolvable"
 }
 
 
-_CALLS = calls_of(MEANING)
+_CALLS = calls_of(ACTION_READERS)
 _ALONE = re.compile(rf"\A(?={_CALLS.pattern})", re.ASCII)
 
 FORMS = {
@@ -154,37 +154,37 @@ FORMS = {
 }
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     text = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{text}'"
 
 
 class UITars(Published):
     coordinates = Coordinates(1000)
-    meaning = MEANING
+    readers = ACTION_READERS
     forms, point_form = FORMS, "'<|box_start|>({},{})<|box_end|>'"
-    quoted = staticmethod(_quoted)
+    quoted = staticmethod(_quote_text)
     settings = {"screenshots": 5, "max_new_tokens": 1024}
     prompt = PROMPT
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         chat = Chat()
         prompt = self.prompt if policy.system_prompt is None else policy.system_prompt
         chat.add("system", ASSISTANT)
         chat.add("user", prompt + self.instruction(escape_tokens(task.instruction)))
-        self.turns(chat, told(history, policy), observation, policy)
+        self.turns(chat, select_turns(history, policy), observation, policy)
         return chat.messages, chat.images
 
     def instruction(self, text: str) -> str:
         return text
 
-    def said(self, turn: Turn, policy: ContextPolicy) -> str:
+    def render_turn(self, turn: Turn, policy: PromptSettings) -> str:
         response = escape_tokens(_TOKENS.sub("", self.write_recorded(turn, policy)))
         return _BOX.sub(r"\1<|box_start|>\2<|box_end|>", response)
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         """Reads the last "Action:", as upstream, and the first of several actions in it, which it runs in turn.
 
         As in UI-TARS-desktop, a response may be only the action.
@@ -198,7 +198,7 @@ class UITars(Published):
         call = read_action(text[marked[-1].end() :])
         return Response(thought.strip(), self.action(call.name, call.arguments, screen, policy))
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"Thought: {thought or ''}\nAction: {self.code(action, screen, policy)}"
 
 

@@ -10,7 +10,6 @@ repository has no license file, and its README limits it to research and educati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.base import (
     Action,
@@ -29,29 +28,27 @@ from mobilerl.envs.base import (
 )
 from mobilerl.policy.formats.base import (
     ASSISTANT,
+    ActionReader,
     Arguments,
     Chat,
     Coordinates,
-    Meaning,
     Message,
     Published,
     View,
     calls_of,
-    does,
-    shown,
+    extract_tag,
+    ignore_arguments,
+    select_screens,
+    select_turns,
     split_thought,
-    tagged,
     text_of,
-    told,
 )
 from mobilerl.policy.grammar import GrammarError
 from mobilerl.policy.literals import Written, read_call
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
+from mobilerl.policy.turns import PromptSettings, Turn
 
 PROMPT = """\
 You operate a phone through its screen. From the task, the steps taken so far and the current screenshot, choose the \
@@ -94,24 +91,24 @@ def _scroll(arguments: Arguments, at: View) -> Action:
     return at.drag(arguments.get("start"), arguments.get("end"))
 
 
-MEANING: dict[str, Meaning] = {
+ACTION_READERS: dict[str, ActionReader] = {
     "Click": lambda a, at: Tap(*at.point(a.get("box"))),
     "LongPress": lambda a, at: LongPress(*at.point(a.get("box"))),
     "Drag": lambda a, at: at.drag(a.get("start"), a.get("end")),
     "Scroll": _scroll,
     "Type": lambda a, _: Type(text_of(a, "content")),
     "Launch": lambda a, _: Launch(text_of(a, "app")),
-    "PressBack": does(Back()),
-    "PressHome": does(Home()),
-    "PressEnter": does(Enter()),
-    "PressRecent": does(Invalid("the recent apps cannot be shown; use Launch")),
-    "Wait": does(Wait()),
+    "PressBack": ignore_arguments(Back()),
+    "PressHome": ignore_arguments(Home()),
+    "PressEnter": ignore_arguments(Enter()),
+    "PressRecent": ignore_arguments(Invalid("the recent apps cannot be shown; use Launch")),
+    "Wait": ignore_arguments(Wait()),
     "CallUser": _finish,  # gives the user the answer, which ends the task
     "Finished": _finish,
 }
 
 
-_CALLS = calls_of(MEANING)
+_CALLS = calls_of(ACTION_READERS)
 
 FORMS = {
     "tap": "Click(box={at})",
@@ -129,34 +126,34 @@ FORMS = {
 
 class UIVenus(Published):
     coordinates = Coordinates(None, clamped=True)
-    meaning = MEANING
+    readers = ACTION_READERS
     forms, point_form = FORMS, "({},{})"
     settings = {"screenshots": 1, "history_steps": 5, "max_new_tokens": 2048}
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         """Builds the prompt. As upstream, steps are counted from the first one shown."""
         chat = Chat()
-        done = [f"Step {i}: {self.said(turn, policy)}" for i, turn in enumerate(told(history, policy))]
+        done = [f"Step {i}: {self.render_turn(turn, policy)}" for i, turn in enumerate(select_turns(history, policy))]
         prompt = PROMPT if policy.system_prompt is None else policy.system_prompt
         asked = prompt.replace("{task}", escape_tokens(task.instruction), 1).replace("{done}", "\n".join(done), 1)
         chat.add("system", ASSISTANT)
-        chat.add("user", asked, *shown(observation, policy))
+        chat.add("user", asked, *select_screens(observation, policy))
         return chat.messages, chat.images
 
-    def write_recorded(self, turn: Turn, policy: ContextPolicy) -> str:
+    def write_recorded(self, turn: Turn, policy: PromptSettings) -> str:
         response = Published.write_recorded(self, turn, policy)
-        return f"<think>{tagged(response, 'think')}</think><action>{tagged(response, 'action')}</action>"
+        return f"<think>{extract_tag(response, 'think')}</think><action>{extract_tag(response, 'action')}</action>"
 
-    def read(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         call = _call(text)
-        return Response(tagged(text, "think"), self.action(call.name, call.arguments, screen, policy))
+        return Response(extract_tag(text, "think"), self.action(call.name, call.arguments, screen, policy))
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return f"<think>{thought or ''}</think>\n<action>{self.code(action, screen, policy)}</action>"
 
-    def code(self, action: Action, screen: Screen, policy: ContextPolicy) -> str:
+    def code(self, action: Action, screen: Screen, policy: PromptSettings) -> str:
         return "Finished(content='')" if action == Finish("") else Published.code(self, action, screen, policy)
 
 
@@ -169,7 +166,7 @@ def _call(text: str) -> Written:
 
     As upstream, values need no quotation marks, and texts may contain unescaped ones.
     """
-    code = tagged(text, "action")
+    code = extract_tag(text, "action")
     begins = _CALLS.search(code) if code else _CALLS.match(code := split_thought(text)[1].strip())
     if begins is None:
         raise GrammarError("there is no <action> tag with a known action")

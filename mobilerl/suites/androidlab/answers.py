@@ -11,8 +11,8 @@ from mobilerl.envs.androidlab.judge import JudgeFault
 from mobilerl.inference.client import Refused, Unreachable
 from mobilerl.judge.judge import chat_client
 from mobilerl.judge.verdict import without_reasoning
-from mobilerl.policy.sanitize import quoted, sanitized
-from mobilerl.policy.screen import shortened
+from mobilerl.policy.sanitize import quote_untrusted, sanitize_text
+from mobilerl.policy.screen import shorten
 
 TRIES = 6
 """Maximum number of requests for one verdict."""
@@ -58,7 +58,7 @@ class AnswerJudge:
             said = response.text
             if not response.cut_off and (verdict := read_verdict(said)) is not None:
                 return verdict
-            before = sanitized(shortened(said, LONGEST)) or "..."
+            before = sanitize_text(shorten(said, LONGEST)) or "..."
             messages = [messages[0], _message("assistant", before), _message("user", AGAIN)]
         raise JudgeFault(f"the answer judge gave no verdict in {TRIES} tries, but {' '.join(said.split())[:80]!r}")
 
@@ -104,7 +104,7 @@ def read_verdict(text: str) -> bool | None:
 
 def _prompt(question: str, answer: str, truth: str) -> str:
     """Fills in the prompt. Texts are quoted, as an agent could otherwise write the lines that follow its answer."""
-    question, answer, truth = (quoted(shortened(text, LONGEST)) for text in (question, answer, truth))
+    question, answer, truth = (quote_untrusted(shorten(text, LONGEST)) for text in (question, answer, truth))
     return PROMPT.format(question=question, answer=answer, truth=truth)
 
 

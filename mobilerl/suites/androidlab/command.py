@@ -59,7 +59,7 @@ class AndroidLabCommand(EvalCommand):
         return given
 
     def list_tasks(self, args: argparse.Namespace, given: Sequence[str]) -> None:
-        for task in _checkout(args).chosen(args.task, args.app, args.kind):
+        for task in _checkout(args).select_tasks(args.task, args.app, args.kind):
             say(f"{task.id}  {task.app}  {task.kind}  {task.goal}")
 
     def prepare(self, args: argparse.Namespace, recipe: Recipe) -> Callable[[], Results]:
@@ -70,7 +70,7 @@ class AndroidLabCommand(EvalCommand):
         from mobilerl.suites.androidlab.evaluation import Plan, evaluate
 
         checkout, addresses = _checkout(args), parse_addresses(args.serial)
-        tasks, recipe = checkout.chosen(args.task, args.app, args.kind), _in_mode(recipe, args.mode)
+        tasks, recipe = checkout.select_tasks(args.task, args.app, args.kind), _in_mode(recipe, args.mode)
         policy = real_phone_policy(recipe, args.agent, args.model, args.model_name, args.temperature)
         plan = Plan(
             tasks=tuple(tasks),

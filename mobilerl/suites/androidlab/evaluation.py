@@ -27,7 +27,7 @@ from mobilerl.eval.journal import Journal, Key, Past, read_journal
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.report import RESULTS, write_results
 from mobilerl.eval.run import Say, WatchedEnv, run_tasks
-from mobilerl.policy.unreadable import counted
+from mobilerl.policy.unreadable import count_unreadable
 from mobilerl.records import Group
 from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.suites.androidlab.answers import AnswerJudge, no_answer_judge
@@ -124,7 +124,7 @@ async def evaluate(
             tasks, done = [task.task(plan.rounds) for task in plan.tasks], set(run.records)
             if any(task.id not in done for task in tasks):
                 envs = [WatchedEnv(run.env(opened, checkout.apps), faults) for opened in phones]
-                play = partial(run_tasks, envs, policy, tasks, SUITE, plan.episode, run.ended, retries=RETRIES)
+                play = partial(run_tasks, envs, policy, tasks, SUITE, plan.episode, run.record_group, retries=RETRIES)
                 await play(done=lambda task: task.id in done)
     finally:
         claim.release()
@@ -205,7 +205,7 @@ class _Run:
         except JudgeFault as fault:
             return {"fault": str(fault)}
 
-    def ended(self, group: Group) -> None:
+    def record_group(self, group: Group) -> None:
         [trajectory] = group.trajectories
         record = Record(
             task_id=trajectory.task.id,
@@ -214,18 +214,18 @@ class _Run:
             wall_s=round(trajectory.wall_s, 3),
             device=trajectory.device_id,
             replies=[step.completion.text for step in trajectory.steps],
-            invalid=counted(trajectory.steps),
+            invalid=count_unreadable(trajectory.steps),
             **self._grades[trajectory.task.id],
         )
         self._note(record)
-        self.say(f"{len(self.records)}/{len(self.plan.tasks)} {record.task_id}: {_described(record)}")
+        self.say(f"{len(self.records)}/{len(self.plan.tasks)} {record.task_id}: {_describe(record)}")
 
     def _note(self, record: Record) -> None:
         self.journal.end(asdict(record))
         self.records[record.task_id] = record
 
 
-def _described(record: Record) -> str:
+def _describe(record: Record) -> str:
     if record.fault:
         return f"not judged: {record.fault}"
     verdict = "completed" if record.complete else "not completed"

@@ -102,10 +102,10 @@ def _per_app(episodes: Sequence[EpisodeResult]) -> dict[str, dict[str, int]]:
 def summary(results: Mapping[str, Any]) -> list[str]:
     """Lines of the summary that are specific to AndroidLab."""
 
-    def shown(values: Mapping[str, float | None]) -> str:
+    def show(values: Mapping[str, float | None]) -> str:
         return "  ".join(f"{name} {'--' if value is None else f'{value:.2f}'}" for name, value in values.items())
 
-    lines = [shown(results["metrics"]), f"{shown(results['metrics_errors_as_zero'])}  with errors as zero"]
+    lines = [show(results["metrics"]), f"{show(results['metrics_errors_as_zero'])}  with errors as zero"]
     if results["errors"]:
         kinds = ", ".join(f"{n} by the {kind}" for kind, n in results["errors_by_kind"].items() if n)
         lines.append(f"errors: {kinds}; the same command tries these tasks again")

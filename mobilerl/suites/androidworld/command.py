@@ -105,5 +105,5 @@ def _servers(args: argparse.Namespace, recipe: Recipe) -> Servers:
         raise ConfigError("--server names running servers, and --fleet starts its own: leave one of them out")
     if args.fleet is None and (args.server or not fleet_type(recipe.fleet).starts_containers):
         return RunningServers(parse_addresses(args.server), args.out)
-    count = recipe.phone.count if args.fleet is None else args.fleet
+    count = recipe.fleet.count if args.fleet is None else args.fleet
     return StartedContainers(recipe, count, args.boot_wait, args.out)

@@ -113,7 +113,7 @@ def evaluate(servers: Servers, plan: Plan, policy: EvalPolicy, out: Path, say: S
         say(f"{past.path} has all {total} episodes, with the same settings and model; these are its results")
     assert past.protocol is not None
     protocol = past.protocol | {"servers": servers.count}
-    records = [past.episodes.get(key_of(task)) or run.lost(task) for task in plan.tasks()]
+    records = [past.episodes.get(key_of(task)) or run.make_lost_record(task) for task in plan.tasks()]
     results = androidworld_results(protocol, records) | policy.extras()
     results["dead_servers"] = list(past.dead.values())
     write_results(out / RESULTS, results)
@@ -139,7 +139,7 @@ class _Run:
         plan, servers = self.plan, self.servers
         suite = Suite(plan.seed, plan.instances, plan.names)
         with Journal(past) as self.journal:
-            server, devices = await servers.open(suite, plan.boot_wait_s, self.say, past.leftovers, self.watched)
+            server, devices = await servers.open(suite, plan.boot_wait_s, self.say, past.leftovers, self.watch_env)
             try:
                 protocol = protocol | {
                     "androidworld_commit": plan.commit or ASSUMED,
@@ -153,7 +153,7 @@ class _Run:
                 total = self._left = sum(key_of(task) not in done for task in tasks)
                 self.say(f"{total} episodes on {servers.count} server{'s' if servers.count > 1 else ''}")
 
-                def ended(group: Group) -> None:
+                def record_group(group: Group) -> None:
                     [trajectory] = group.trajectories
                     if plan.keep:  # before the journal, as a crash in between may repeat it but not lose it
                         append_trajectory(past.path.parent, trajectory)
@@ -164,12 +164,14 @@ class _Run:
                     self.say(f"{ended_of} {group.task.template}: {trajectory.reward:g} in {steps} steps")
 
                 episode = EpisodeSettings(plan.max_invalid, DEADLINE_S)
-                play = partial(run_tasks, devices, self.policy, tasks, SUITE, episode, ended, retries=plan.retries)
+                play = partial(
+                    run_tasks, devices, self.policy, tasks, SUITE, episode, record_group, retries=plan.retries
+                )
                 await play(done=lambda task: key_of(task) in done)
             finally:
                 await servers.close()
 
-    def watched(self, env: AndroidWorldEnv) -> MobileEnv:
+    def watch_env(self, env: AndroidWorldEnv) -> MobileEnv:
         return _WatchedEnv(env, self)
 
     def given_up(self, server: str, fault: InfraError) -> None:
@@ -180,7 +182,7 @@ class _Run:
         others = f"for the servers {', '.join(sorted(self._alive))}" if self._alive else "and no server"
         self.say(f"server {server} is given up ({fault}); {self._left} episodes are left, {others}")
 
-    def lost(self, task: Task) -> dict[str, Any]:
+    def make_lost_record(self, task: Task) -> dict[str, Any]:
         """Record of an episode that never ended."""
         key = key_of(task)
         return record_of(task, None, self.episodes.get(key), self.faults.get(key))
@@ -197,9 +199,9 @@ class _WatchedEnv(WatchedEnv):
         self._run.journal.start(self.device_id, task.template, task.params["index"])
         return await super().reset(task)
 
-    async def _noted(self, call: Awaitable[T]) -> T:
+    async def _record_fault(self, call: Awaitable[T]) -> T:
         try:
-            result = await super()._noted(call)
+            result = await super()._record_fault(call)
         except InfraError as fault:
             if self._world.given_up:
                 self._run.given_up(self.device_id, fault)

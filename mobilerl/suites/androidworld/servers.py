@@ -58,11 +58,10 @@ class StartedContainers:
         if recipe.fleet.serials:
             raise ConfigError("--fleet starts containers, and fleet.serials are phones: give --server for each of them")
         check_androidworld_fleet(recipe.fleet)
-        fleet = {"type": "docker", "boot_s": boot_wait_s, "spares": 0}
+        fleet = {"type": "docker", "count": count, "boot_s": boot_wait_s, "spares": 0}
         self._recipe = recipe.model_copy(
             update={
                 "suite": AndroidWorldSuiteSection(free_reward=True),
-                "phone": recipe.phone.model_copy(update={"count": count}),
                 "fleet": recipe.fleet.model_copy(update=fleet),
                 "agent": recipe.agent.model_copy(update={"deadline_s": DEADLINE_S}),
             }

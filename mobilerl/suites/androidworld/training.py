@@ -78,12 +78,12 @@ def container_pool(
     run_dir: Path | None = None,
     wrap: Callable[[AndroidWorldEnv], MobileEnv] = lambda env: env,
 ) -> tuple[DevicePool, AndroidWorldContainers]:
-    """Makes a pool of `phone.count` containers with AndroidWorld, and its provider, without starting anything. `wrap`
+    """Makes a pool of `fleet.count` containers with AndroidWorld, and its provider, without starting anything. `wrap`
     wraps each environment."""
     from mobilerl.envs.androidworld.containers import AndroidWorldContainers
     from mobilerl.suites.fleet import check_packages, docker_provider, pool_settings
 
-    fleet, count = recipe.fleet, recipe.phone.count
+    fleet, count = recipe.fleet, recipe.fleet.count
     check_packages(fleet)
     containers = AndroidWorldContainers(docker_provider(recipe, run_dir), suite, fleet.boot_s, wrap)
     return DevicePool(containers, pool_settings(recipe, count, fleet.spares)), containers

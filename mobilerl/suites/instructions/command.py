@@ -59,5 +59,5 @@ def _fleet_words(recipe: Recipe) -> list[str]:
     if recipe.fleet.type == "embedded":
         return []
     if recipe.fleet.type == "adb":
-        return ["--serial", *recipe.fleet.serials[: recipe.phone.count]]
+        return ["--serial", *recipe.fleet.serials[: recipe.fleet.count]]
     return ["--fleet.type", recipe.fleet.type]

@@ -51,7 +51,7 @@ class InstructionsPlan(Plan):
         return task.params["split"]
 
     def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
-        recipe = recipe.model_copy(update={"phone": recipe.phone.model_copy(update={"count": count})})
+        recipe = recipe.model_copy(update={"fleet": recipe.fleet.model_copy(update={"count": count})})
         return InstructionsSuite(recipe).phones() or make_devices(recipe, out)
 
     def unrunnable(self, recipe: Recipe, tasks: Sequence[Task]) -> Mapping[str, str]:

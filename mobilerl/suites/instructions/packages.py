@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from mobilerl.envs.base import InfraError, Task, Transport
-from mobilerl.envs.instructions.packages import installed, named, nearest
+from mobilerl.envs.instructions.packages import find_named, list_installed, nearest
 
 MOST_AT_ONCE = 32
 """Number of devices that are asked at the same time."""
@@ -38,7 +38,7 @@ def ask(transports: Mapping[str, Transport]) -> Packages:
 
     def answer(transport: Transport) -> frozenset[str] | str:
         try:
-            return installed(transport)
+            return list_installed(transport)
         except InfraError as error:
             return str(error)
 
@@ -58,7 +58,7 @@ def findings(packages: Packages, tasks: Sequence[Task], apps: Mapping[str, str])
         if (lacking := _lacking(packages, package))
     ]
     for task in tasks:
-        for package, (where, needed) in named(task).items():
+        for package, (where, needed) in find_named(task).items():
             if not (lacking := _lacking(packages, package)):
                 continue
             said = f"{task.id}: `{where}`: {_missing(packages, package, lacking)}"

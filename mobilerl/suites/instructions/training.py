@@ -58,7 +58,7 @@ class InstructionsSuite:
 
     @cached_property
     def _findings(self) -> Findings:
-        return self.findings(self._chosen(("train", "test"), self._recipe.tasks.templates))
+        return self.findings(self._select_tasks(("train", "test"), self._recipe.tasks.templates))
 
     def findings(self, tasks: Sequence[Task]) -> Findings:
         """What the devices lack for these tasks."""
@@ -67,7 +67,7 @@ class InstructionsSuite:
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
         """Tasks of the split `test`, each once."""
-        tasks = self._chosen(("test",), self._recipe.tasks.templates)
+        tasks = self._select_tasks(("test",), self._recipe.tasks.templates)
         tasks = [task for task in tasks if task.id not in self._findings.unrunnable] if tasks else []
         return {"success_rate": tasks} if tasks else {}
 
@@ -88,7 +88,7 @@ class InstructionsSuite:
                 self.free_reward,
                 STILL,
             )
-            for i in range(phone.count)
+            for i in range(self._recipe.fleet.count)
         ]
 
     def env_factory(self) -> Callable[..., MobileEnv]:
@@ -120,11 +120,11 @@ class InstructionsSuite:
 
     def tasks(self, splits: Collection[str], names: Collection[str]) -> list[Task]:
         """Tasks of these splits, or only those with these names. Raises ConfigError if there are none."""
-        if tasks := self._chosen(splits, names):
+        if tasks := self._select_tasks(splits, names):
             return tasks
         raise ConfigError(f"suite.file: {self.file} has no such tasks of the split {' or '.join(splits)}")
 
-    def _chosen(self, splits: Collection[str], names: Collection[str]) -> list[Task]:
+    def _select_tasks(self, splits: Collection[str], names: Collection[str]) -> list[Task]:
         found = self._read().task
         for name in names:
             if name not in {task.id for task in found}:

@@ -58,10 +58,8 @@ DEVELOPMENT_SEEDS = suite.HELD_OUT_SEEDS + 500_000
 """First of the held-out seeds for evaluation during training, which are not used for published results."""
 
 
-def make_phones(
-    phone: PhoneSection, count: int | None = None, screenshots: bool = True, first: int = 0
-) -> list[PhoneEnv]:
-    """Makes `count` embedded phones (by default `phone.count`), numbered from `first`.
+def make_phones(phone: PhoneSection, count: int, screenshots: bool = True, first: int = 0) -> list[PhoneEnv]:
+    """Makes `count` embedded phones, numbered from `first`.
 
     Raises ConfigError for screenshots in Arabic on a machine without a font for it.
     """
@@ -80,7 +78,7 @@ def make_phones(
             screenshots=screenshots,
             languages=phone.languages,
         )
-        for i in range(count or phone.count)
+        for i in range(count)
     ]
 
 

@@ -16,7 +16,7 @@ const MAIN_CURVES = [
   { title: "Success rate of training episodes", format: percent, domain: [0, 1], wide: true, series: [
     { key: "rollout/success_rate", name: "iteration", faint: true },
     { key: "rollout/success_rate", name: "smoothed", smooth: true }] },
-  { title: "Entropy", series: [{ key: "train/entropy", name: "per token" }], zero: true },
+  { title: "-log p of sampled tokens", series: [{ key: "train/neg_logp", name: "mean" }], zero: true },
   { title: "Loss", series: [{ key: "train/loss", name: "loss" }] },
   { title: "Reward", series: [{ key: "rollout/reward", name: "mean" }] },
   { title: "Episode length (steps)", series: [{ key: "rollout/episode_len", name: "mean" }], zero: true },

@@ -29,8 +29,8 @@ def compared(model: str) -> dict[str, Any]:
 def _compared(model: Path) -> dict[str, Any]:
     own = engine_flags(f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={WORKER}")
     settings = ["--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)]
-    settings += ["--engine.micro_batch_tokens", "1", "--engine.learning_rate", "1e-2"]
-    recipe = load_recipe(None, [*own, *settings])
+    settings += ["--engine.micro_batch_tokens", "1", "--algorithm.learning_rate", "1e-2"]
+    recipe = load_recipe("base/tiny-model", [*own, *settings])
     verl = make_trainer_engine(recipe)
     requests = [ask(verl, *screen) for screen in screens(recipe)]
     # Before any image: a prompt with one clears what a sleep has left.
@@ -43,8 +43,8 @@ def _compared(model: Path) -> dict[str, Any]:
         expanded = complaint(lambda: verl.generate(requests[:1]))
     rows = rows_of(verl.generate(requests), requests)
     scored = verl.logprobs(rows)
-    rate = recipe.engine.learning_rate
-    local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS, learning_rate=rate))
+    optimizer = {"learning_rate": recipe.algorithm.learning_rate, "warmup_steps": recipe.algorithm.warmup_steps}
+    local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS, **optimizer))
     local_scored = local.logprobs(rows)
     for learner in (verl, local):  # one with a micro-batch per sample, the other with one for all
         learner.update(samples_of(rows, None), clipped(recipe.algorithm.loss), "token-mean")

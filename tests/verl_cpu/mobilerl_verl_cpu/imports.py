@@ -22,7 +22,7 @@ MODULES = (
     "mobilerl.cli",
     "mobilerl.engines.local",
     "mobilerl.suites.evaluation",
-    "mobilerl.train.online",
+    "mobilerl.training.online",
 )
 
 sys.modules["ray"] = None  # type: ignore[assignment]  # importing it fails

@@ -29,8 +29,8 @@ from mobilerl.inference.engine_policy import StreamPolicy
 from mobilerl.records import Completion, MicroBatch, TrainingSample
 from mobilerl.records.engine import EngineError, Request, Sampling, SkippedStep
 from mobilerl.suites.phone.training import make_phones
-from mobilerl.train.checkpoint import load_engine
-from mobilerl.train.setup import make_collector
+from mobilerl.training.checkpoint import load_engine
+from mobilerl.training.setup import make_collector
 from mobilerl_verl_cpu.flags import ENGINE_FLAGS
 from mobilerl_verl_cpu.launch import ray_cluster
 
@@ -197,7 +197,7 @@ def sent_in(precision: str) -> list[str]:
 def beside_the_local_engine(model: str | Path, folder: str | Path, *settings: str) -> dict[str, Any]:
     """`model`: a checkpoint written by `mobilerl.models.tiny.create`; `folder`: for another. The settings are flags."""
     model, folder = Path(model), Path(folder)
-    recipe = load_recipe(None, [*ENGINE_FLAGS, "--cluster.gpus_per_node", "2", *settings])
+    recipe = load_recipe("base/tiny-model", [*ENGINE_FLAGS, "--cluster.gpus_per_node", "2", *settings])
     engine, anchored = recipe.engine, recipe.algorithm.loss.kl_coef > 0
     with ray_cluster(2):
         with patch.object(cluster, "CPUS_PER_GPU", 5):
@@ -209,8 +209,8 @@ def beside_the_local_engine(model: str | Path, folder: str | Path, *settings: st
         local = LocalEngine(
             model,
             LocalSettings(
-                learning_rate=engine.learning_rate,
-                warmup_steps=engine.warmup_steps,
+                learning_rate=recipe.algorithm.learning_rate,
+                warmup_steps=recipe.algorithm.warmup_steps,
                 micro_batch_tokens=engine.micro_batch_tokens,
                 lora_rank=engine.lora_rank,
                 reference=anchored,

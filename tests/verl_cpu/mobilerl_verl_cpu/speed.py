@@ -62,7 +62,7 @@ def trainer(model: Path, pixels: int, settings: Sequence[str]) -> Iterator[Any]:
 
     own = engine_flags("actor_rollout_ref.rollout.checkpoint_engine.backend=gloo")
     flags = [*own, "--cluster.rollout_nodes", "1", "--engine.max_pixels", str(pixels), *SETTINGS.split(), *settings]
-    recipe = load_recipe(None, [*flags, "--model", str(model)])
+    recipe = load_recipe("base/tiny-model", [*flags, "--model", str(model)])
     nobody = SimpleNamespace(get_replicas=list, get_client=lambda: None)
     with ExitStack() as stack:
         stack.enter_context(ray_cluster(1))

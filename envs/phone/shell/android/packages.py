@@ -14,14 +14,14 @@ FEATURES = (
 NO_APKS = "INSTALL_FAILED_NO_MATCHING_ABIS: an embedded phone runs no APKs"
 
 
-def _named(phone: Phone, words: list[str]) -> packages.Package | None:
+def _find_named(phone: Phone, words: list[str]) -> packages.Package | None:
     """The package named by one of the arguments, or None."""
     known = packages.all_packages(phone)
     return next((known[w] for w in words if w in known), None)
 
 
 def _path(phone: Phone, words: list[str]) -> str:
-    found = _named(phone, words)
+    found = _find_named(phone, words)
     if found is None:
         raise Failure("", 1)
     return f"package:{found.path}\n"
@@ -40,7 +40,7 @@ def _list_packages(phone: Phone, words: list[str]) -> str:
 
 def dump(phone: Phone, words: list[str]) -> str:
     """`dumpsys package NAME`, as far as tools read it."""
-    package = _named(phone, words)
+    package = _find_named(phone, words)
     if package is None:
         return f"Unable to find package: {' '.join(words)}\n"
     name, uid, folder = package.name, f"{package.uid:x}", package.path.rpartition("/")[0]
@@ -56,7 +56,7 @@ def dump(phone: Phone, words: list[str]) -> str:
 
 
 def _clear(phone: Phone, words: list[str]) -> str:
-    package = _named(phone, words)
+    package = _find_named(phone, words)
     if package is None:
         raise Failure("", 1, "Failed\n")
     app = phone.apps.get(packages.PROVIDED.get(package.name, package.name))
@@ -79,7 +79,7 @@ def has_icon(phone: Phone, package: str) -> bool:
 def _resolve_activity(phone: Phone, words: list[str]) -> str:
     """`resolve-activity [--brief] [-a ACTION] [-c CATEGORY] PACKAGE`: the activity of the app's icon, or of the home
     screen for the category HOME."""
-    package = _named(phone, words)
+    package = _find_named(phone, words)
     at_home = option(words, "-c").endswith(".HOME")
     if at_home and package is None:
         package = packages.all_packages(phone)[phone.launcher.package]
@@ -97,13 +97,13 @@ def _install(phone: Phone, words: list[str]) -> str:
 
 
 def _uninstall(phone: Phone, words: list[str]) -> str:
-    reason = "DELETE_FAILED_DEVICE_POLICY_MANAGER" if _named(phone, words) else "DELETE_FAILED_INTERNAL_ERROR"
+    reason = "DELETE_FAILED_DEVICE_POLICY_MANAGER" if _find_named(phone, words) else "DELETE_FAILED_INTERNAL_ERROR"
     raise Failure(f"Failure [{reason}]", 1)
 
 
 def _grant(phone: Phone, words: list[str]) -> str:
     """The phone's apps already have all permissions."""
-    if _named(phone, words) is None:
+    if _find_named(phone, words) is None:
         raise Failure(f"java.lang.IllegalArgumentException: Unknown package: {' '.join(words[:1])}", 255)
     return ""
 

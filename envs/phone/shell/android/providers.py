@@ -32,7 +32,7 @@ def content(phone: Phone, words: list[str]) -> str:
         raise Failure(f"[ERROR] Unsupported operation: {verb}", 255)
     table, row_id = _locate(phone, option(words, "--uri"))
     if verb == "query":
-        return _query(table, _selected(table, row_id, words), words)
+        return _query(table, _select_rows(table, row_id, words), words)
     try:
         if verb == "insert":
             if row_id is not None:
@@ -40,10 +40,10 @@ def content(phone: Phone, words: list[str]) -> str:
             table.insert(_bindings(table, words))
         elif verb == "update":
             values = _bindings(table, words)
-            for row in _selected(table, row_id, words):
+            for row in _select_rows(table, row_id, words):
                 table.update(row, values)
         else:
-            for row in _selected(table, row_id, words):
+            for row in _select_rows(table, row_id, words):
                 table.delete(row)
     except Refused as refused:
         raise Failure(f"java.lang.UnsupportedOperationException: {refused or verb}", 1) from None
@@ -66,7 +66,7 @@ def _locate(phone: Phone, uri: str) -> tuple[Table, int | None]:
     raise Failure(f"{failed}IllegalArgumentException: Unknown URL {uri}", 1)
 
 
-def _selected(table: Table, row_id: int | None, words: list[str]) -> list[Row]:
+def _select_rows(table: Table, row_id: int | None, words: list[str]) -> list[Row]:
     if "_id" not in table.columns:  # `prefs`, which has one row
         return table.rows()
     conditions = _conditions(option(words, "--where"))

@@ -109,7 +109,7 @@ def _ime_list(phone: Phone, words: list[str]) -> str:
 
 def _ime_enable(phone: Phone, words: list[str]) -> str:
     table, name = phone.settings["secure"], words[-1] if words else ""
-    _known(name, IMES)
+    _check_known(name, IMES)
     enabled = [i for i in table.get(ENABLED, "").split(":") if i in IMES]
     state = "already" if name in enabled else "now"
     table[ENABLED] = ":".join([*(i for i in enabled if i != name), name])
@@ -118,12 +118,12 @@ def _ime_enable(phone: Phone, words: list[str]) -> str:
 
 def _ime_set(phone: Phone, words: list[str]) -> str:
     table, name = phone.settings["secure"], words[-1] if words else ""
-    _known(name, table.get(ENABLED, "").split(":"))
+    _check_known(name, table.get(ENABLED, "").split(":"))
     table[DEFAULT] = name
     return f"Input method {name} selected for user #0\n"
 
 
-def _known(name: str, names: tuple[str, ...] | list[str]) -> None:
+def _check_known(name: str, names: tuple[str, ...] | list[str]) -> None:
     if name not in names or name not in IMES:
         raise Failure(f"Unknown input method {name} cannot be selected for user #0", 255)
 

@@ -25,7 +25,7 @@ def date(phone: Phone, words: list[str]) -> str:
         if word.startswith("+"):
             form = word[1:]
         elif word != "-u":
-            phone.set_time(_parsed(phone, word))
+            phone.set_time(_parse_time(phone, word))
     fixed = {"s": str(files.seconds(phone.now)), "z": "+0000", "Z": "UTC", "N": "0" * 9}
     try:
         return phone.now.strftime(re.sub("%([szZN])", lambda found: fixed[found[1]], form)) + "\n"
@@ -33,7 +33,7 @@ def date(phone: Phone, words: list[str]) -> str:
         raise Failure(f"date: bad format '{form}'", 1) from None
 
 
-def _parsed(phone: Phone, word: str) -> datetime:
+def _parse_time(phone: Phone, word: str) -> datetime:
     stem, _, seconds = word.partition(".")
     year = {8: str(phone.now.year), 10: f"20{stem[8:]}", 12: stem[8:]}.get(len(stem), "")
     try:

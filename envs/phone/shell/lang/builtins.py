@@ -8,28 +8,24 @@ import posixpath
 import re
 import stat
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.command import Failure
-from mobilerl.envs.phone.shell.lang.escapes import to_bytes, unescaped
+from mobilerl.envs.phone.shell.lang.escapes import to_bytes, unescape
 from mobilerl.envs.phone.shell.lang.parser import NAME
-from mobilerl.envs.phone.shell.lang.state import Exit, Sink
+from mobilerl.envs.phone.shell.lang.state import Context, Exit, Sink
 
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
-
-Builtin = Callable[["Interpreter", list[str]], int]
+Builtin = Callable[[Context, list[str]], int]
 
 
-def say(shell: Interpreter, text: str) -> int:
+def say(shell: Context, text: str) -> int:
     if not isinstance(shell.streams.get(1), Sink):
         raise Failure("write error: Bad file descriptor")
     shell.write(1, to_bytes(text))
     return 0
 
 
-def echo(shell: Interpreter, words: list[str]) -> int:
+def echo(shell: Context, words: list[str]) -> int:
     """Escapes are interpreted unless `-E` is given, as in mksh."""
     newline, escapes, at = True, True, 0
     while at < len(words) and re.fullmatch("-[neE]+", words[at]):
@@ -37,14 +33,14 @@ def echo(shell: Interpreter, words: list[str]) -> int:
         escapes = {"e": True, "E": False}.get(words[at].replace("n", "")[-1:], escapes)
         at += 1
     text = " ".join(words[at:])
-    return say(shell, (unescaped(text) if escapes else text) + "\n" * newline)
+    return say(shell, (unescape(text) if escapes else text) + "\n" * newline)
 
 
-def pwd(shell: Interpreter, words: list[str]) -> int:
+def pwd(shell: Context, words: list[str]) -> int:
     return say(shell, f"{shell.state.cwd}\n")
 
 
-def cd(shell: Interpreter, words: list[str]) -> int:
+def cd(shell: Context, words: list[str]) -> int:
     state = shell.state
     target = words[0] if words else state.variables.get("HOME", "/")
     path = "/" + posixpath.normpath(posixpath.join(state.cwd, target)).lstrip("/")
@@ -57,13 +53,13 @@ def cd(shell: Interpreter, words: list[str]) -> int:
     return 0
 
 
-def exit_(shell: Interpreter, words: list[str]) -> int:
+def exit_(shell: Context, words: list[str]) -> int:
     if words and not re.fullmatch(r"\d{1,9}", words[0], re.ASCII):
         raise Failure(f"bad number: {words[0]}")
     raise Exit(int(words[0]) if words else shell.state.status)
 
 
-def export(shell: Interpreter, words: list[str]) -> int:
+def export(shell: Context, words: list[str]) -> int:
     """Only assigns the variables, since programs see all variables anyway."""
     for word in words:
         name, is_assignment, value = word.partition("=")
@@ -74,7 +70,7 @@ def export(shell: Interpreter, words: list[str]) -> int:
     return 0
 
 
-def unset(shell: Interpreter, words: list[str]) -> int:
+def unset(shell: Context, words: list[str]) -> int:
     for name in words:
         shell.state.variables.pop(name, None)
     return 0
@@ -88,18 +84,18 @@ _KINDS = {"-f": stat.S_ISREG, "-d": stat.S_ISDIR, "-c": stat.S_ISCHR, "-x": lamb
 _UNARY = frozenset(("-n", "-z", "-e", "-r", "-w", "-s", "-h", "-L", *_KINDS))
 
 
-def bracket(shell: Interpreter, words: list[str]) -> int:
+def bracket(shell: Context, words: list[str]) -> int:
     if words[-1:] != ["]"]:
         raise Failure("missing ]", 2)
     return test(shell, words[:-1])
 
 
-def test(shell: Interpreter, words: list[str]) -> int:
+def test(shell: Context, words: list[str]) -> int:
     shell.budget.spend(2)
     return int(not _is_true(shell, words))
 
 
-def _is_true(shell: Interpreter, words: list[str]) -> bool:
+def _is_true(shell: Context, words: list[str]) -> bool:
     match words:
         case [] | [_]:
             return words not in ([], [""])
@@ -125,7 +121,7 @@ def _number(word: str) -> int:
     return int(word)
 
 
-def _holds(shell: Interpreter, flag: str, word: str) -> bool:
+def _holds(shell: Context, flag: str, word: str) -> bool:
     if flag in ("-n", "-z"):
         return (word != "") == (flag == "-n")
     phone, path = shell.phone, shell.state.path(word)

@@ -20,5 +20,5 @@ def to_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     return _ESCAPE.sub(lambda found: _LETTERS[found[1]], text)

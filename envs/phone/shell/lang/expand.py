@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
+from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.shell.command import Failure
-from mobilerl.envs.phone.shell.files import exists
-from mobilerl.envs.phone.shell.lang.state import MAX_WORD
-from mobilerl.envs.phone.shell.lang.syntax import Literal, Parameter, Word
+from mobilerl.envs.phone.shell.files import exists, folders
+from mobilerl.envs.phone.shell.lang.state import MAX_WORD, Budget, State
+from mobilerl.envs.phone.shell.lang.syntax import Literal, Node, Parameter, Word
 from mobilerl.envs.phone.shell.regex import glob
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
 
 Piece = tuple[str, bool]
 """Text, and whether it was quoted."""
@@ -23,10 +20,10 @@ _QUOTED = re.compile(r"\[([*?\[])\]")
 
 
 class Expander:
-    """Expands words with the variables of one shell."""
+    """Expands words with the variables of one shell. `substitute` runs a command and returns its output."""
 
-    def __init__(self, shell: Interpreter) -> None:
-        self._shell, self._state, self._budget = shell, shell.state, shell.budget
+    def __init__(self, phone: Phone, state: State, budget: Budget, substitute: Callable[[Node], str]) -> None:
+        self._phone, self._state, self._budget, self._substitute = phone, state, budget, substitute
 
     def arguments(self, words: Sequence[Word]) -> list[str]:
         """All expansions: values are split at blanks, and patterns are replaced by file names."""
@@ -34,15 +31,15 @@ class Expander:
         for word in words:
             for field in self._fields(word):
                 is_pattern = any(not quoted and _GLOB.search(text) for text, quoted in field)
-                found += (self._names(_as_pattern(field)) if is_pattern else []) or [self._joined(field)]
+                found += (self._names(_as_pattern(field)) if is_pattern else []) or [self._join(field)]
         self._budget.spend(len(found) >> 1)
         return found
 
     def text(self, word: Word) -> str:
         """Expands a word to one string, without splitting and file names."""
-        return self._joined([(text, quoted) for text, quoted, _ in self._pieces(word)])
+        return self._join([(text, quoted) for text, quoted, _ in self._pieces(word)])
 
-    def _joined(self, pieces: list[Piece]) -> str:
+    def _join(self, pieces: list[Piece]) -> str:
         size = sum(len(text) for text, _ in pieces)
         if size > MAX_WORD:
             raise Failure("argument too long")
@@ -76,7 +73,7 @@ class Expander:
             if isinstance(part, Parameter):
                 value = self._state.get(part.name) or ""
             else:
-                value = self._shell.substitute(part.body).rstrip("\n")
+                value = self._substitute(part.body).rstrip("\n")
             self._budget.spend(len(value) >> (10 if part.quoted else 5))
             yield value, part.quoted, not part.quoted
 
@@ -84,25 +81,26 @@ class Expander:
 
     def _names(self, pattern: str) -> list[str]:
         """The paths that a pattern matches, sorted."""
-        folders = self._shell.folders()
+        self._budget.spend(len(self._phone.files) >> 4)
+        names_in = folders(self._phone)
         *parents, last = pattern.split("/")
         found = [""]
         for part in parents:
-            names = [base + name for base in found for name in self._matching(folders, base, part)]
+            names = [base + name for base in found for name in self._matching(names_in, base, part)]
             is_pattern = _GLOB.search(part) is not None
-            found = [f"{name}/" for name in names if not is_pattern or self._state.path(name) in folders]
-        found = [base + name for base in found for name in self._matching(folders, base, last)]
-        return sorted(name for name in found if self._exists(folders, name))
+            found = [f"{name}/" for name in names if not is_pattern or self._state.path(name) in names_in]
+        found = [base + name for base in found for name in self._matching(names_in, base, last)]
+        return sorted(name for name in found if self._exists(names_in, name))
 
-    def _exists(self, folders: dict[str, list[str]], name: str) -> bool:
+    def _exists(self, names_in: dict[str, list[str]], name: str) -> bool:
         path = self._state.path(name)
-        return path in folders or not name.endswith("/") and exists(self._shell.phone, path)
+        return path in names_in or not name.endswith("/") and exists(self._phone, path)
 
-    def _matching(self, folders: dict[str, list[str]], base: str, part: str) -> list[str]:
+    def _matching(self, names_in: dict[str, list[str]], base: str, part: str) -> list[str]:
         """The names in the folder `base` that match one part of a pattern. Only a dot matches a leading dot."""
         if not _GLOB.search(_QUOTED.sub("", part)):
             return [_QUOTED.sub(r"\1", part)]
-        inside = folders.get(self._state.path(base), [])
+        inside = names_in.get(self._state.path(base), [])
         self._budget.spend(1 + (len(inside) >> 3))
         matches, hidden = glob(part).fullmatch, part.startswith(".")
         return [name for name in inside if (hidden or not name.startswith(".")) and matches(name)]

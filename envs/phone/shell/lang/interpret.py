@@ -7,7 +7,6 @@ from operator import methodcaller
 from typing import get_args
 
 from mobilerl.envs.phone.phone import Phone
-from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.android import COMMANDS, run_command
 from mobilerl.envs.phone.shell.command import Failure
 from mobilerl.envs.phone.shell.lang import syntax
@@ -44,20 +43,20 @@ class Interpreter:
         """Whether the script ended with `exit`."""
         self._substituted = 0
         """Exit code of the last command substitution in the current command."""
-        self.expand = Expander(self)
+        self.expand = Expander(phone, state, budget, self.substitute)
 
     # --- scripts -----------------------------------------------------------------------------------------------
 
     def main(self, work: Callable[[], int]) -> int:
         """Runs a whole script and returns its exit code, however it ends."""
         try:
-            return self._guarded(work)
+            return self._run_guarded(work)
         except (LimitReached, RecursionError) as limit:
             self.budget.bytes = 4096  # for the message
             self.complain(str(limit) if isinstance(limit, LimitReached) else "stopped: nested too deep")
             return KILLED
 
-    def _guarded(self, work: Callable[[], int]) -> int:
+    def _run_guarded(self, work: Callable[[], int]) -> int:
         try:
             return work() & 0xFF
         except Exit as left:
@@ -81,22 +80,17 @@ class Interpreter:
 
     # --- subshells ---------------------------------------------------------------------------------------------
 
-    def isolated(self, work: Callable[[Interpreter], int], streams: Streams | None = None) -> int:
+    def run_isolated(self, work: Callable[[Interpreter], int], streams: Streams | None = None) -> int:
         """Runs `work` in a subshell, which cannot change this shell, and returns its exit code."""
         inner = Interpreter(self.phone, self.state.copy(), dict(streams or self.streams), self.budget)
-        return inner._guarded(lambda: work(inner))
+        return inner._run_guarded(lambda: work(inner))
 
     def substitute(self, body: syntax.Node) -> str:
         """The output of a command substitution."""
         sink = Sink(self.budget)
         self.budget.spend(3)
-        self._substituted = self.isolated(lambda inner: inner.run(body), {**self.streams, 1: sink})
+        self._substituted = self.run_isolated(lambda inner: inner.run(body), {**self.streams, 1: sink})
         return to_text(bytes(sink.data)).replace("\0", "")
-
-    def folders(self) -> dict[str, list[str]]:
-        """The names in every folder of the phone."""
-        self.budget.spend(len(self.phone.files) >> 4)
-        return files.folders(self.phone)
 
     # --- nodes -------------------------------------------------------------------------------------------------
 
@@ -119,17 +113,17 @@ class Interpreter:
         source, code = self.streams.get(0, Source()), 0
         for command in node.commands[:-1]:
             sink = Sink(self.budget)
-            self.isolated(methodcaller("run", command), {**self.streams, 0: source, 1: sink})
+            self.run_isolated(methodcaller("run", command), {**self.streams, 0: source, 1: sink})
             source = Source(bytes(sink.data))
         last = node.commands[-1]
         if len(node.commands) == 1:
             code = self.run(last)
         else:
-            code = self.isolated(lambda inner: inner.run(last), {**self.streams, 0: source})
+            code = self.run_isolated(lambda inner: inner.run(last), {**self.streams, 0: source})
         return int(code == 0) if node.negated else code
 
     def _subshell(self, node: syntax.Subshell) -> int:
-        return self.isolated(lambda inner: inner.run(node.body))
+        return self.run_isolated(lambda inner: inner.run(node.body))
 
     def _if(self, node: syntax.If) -> int:
         for condition, body in node.branches:
@@ -174,9 +168,9 @@ class Interpreter:
         self.budget.spend(3)
         self._substituted = 0
         words = self.expand.arguments(node.words)
-        return self._under(node.redirects, lambda: self._assigned(node, words))
+        return self._under(node.redirects, lambda: self._run_assigned(node, words))
 
-    def _assigned(self, node: syntax.Simple, words: list[str]) -> int:
+    def _run_assigned(self, node: syntax.Simple, words: list[str]) -> int:
         before = {name: self.state.variables.get(name) for name, _ in node.assignments}
         for name, value in node.assignments:
             self.state.assign(name, self.expand.text(value))

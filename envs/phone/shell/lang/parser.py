@@ -230,7 +230,7 @@ class Parser:
     def _dollar(self, quoted: bool) -> Part:
         following = self.text[self.at + 1 : self.at + 2]
         if following == "{":
-            return self._braced(quoted)
+            return self._read_braced(quoted)
         if self.text.startswith("$((", self.at):
             raise SyntaxFault("syntax error: no arithmetic here")
         if following == "(":
@@ -244,7 +244,7 @@ class Parser:
             return syntax.Parameter(name[0], quoted)
         return Literal("$", quoted)
 
-    def _braced(self, quoted: bool) -> Part:
+    def _read_braced(self, quoted: bool) -> Part:
         """Reads `${name}`."""
         found = _BRACED.match(self.text, self.at)
         if found is None:

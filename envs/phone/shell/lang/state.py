@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.command import Failure
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
 
 MAX_WORK = 1_000_000
 """Work that one line may do, in units of about 10 microseconds on a slow processor."""
@@ -131,7 +129,31 @@ class FileSink(Sink):
 Streams = dict[int, Source | Sink]
 
 
-def reading(shell: Interpreter, path: str) -> Source:
+class Context(Protocol):
+    """The shell that a command runs in; `Interpreter` is the only one."""
+
+    phone: Phone
+    state: State
+    streams: Streams
+    budget: Budget
+
+    def write(self, fd: int, data: bytes) -> None:
+        """Writes to one of the shell's streams, if it is open for writing."""
+
+    def script(self, text: str) -> int:
+        """Runs a script and returns its exit code."""
+
+    def command(self, words: list[str]) -> int:
+        """Runs a builtin, a program or an Android command."""
+
+    def run_isolated(self, work: Callable[[Context], int]) -> int:
+        """Runs `work` in a subshell, which cannot change this shell, and returns its exit code."""
+
+    def find(self, word: str) -> str | None:
+        """The path of a command, or None."""
+
+
+def reading(shell: Context, path: str) -> Source:
     """Opens a file for reading. Raises `Failure` if that is impossible."""
     try:
         return Source(files.read(shell.phone, shell.state.path(path)))
@@ -139,7 +161,7 @@ def reading(shell: Interpreter, path: str) -> Source:
         raise Failure(f"can't open {path}: {failure.reason}") from None
 
 
-def writing(shell: Interpreter, path: str, append: bool) -> Sink:
+def writing(shell: Context, path: str, append: bool) -> Sink:
     """Opens a file for writing. Raises `Failure` if that is impossible."""
     full = shell.state.path(path)
     if full in ("/dev/null", "/dev/tty"):

@@ -5,16 +5,12 @@ from __future__ import annotations
 import getopt
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.command import Failure
 from mobilerl.envs.phone.shell.lang.escapes import to_bytes, to_text
-from mobilerl.envs.phone.shell.lang.state import Source
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.shell.lang.interpret import Interpreter
+from mobilerl.envs.phone.shell.lang.state import Context, Source
 
 MISSING = "No such file or directory"
 Flags = dict[str, str]
@@ -25,7 +21,7 @@ Flags = dict[str, str]
 class Call:
     """One call of a program: its arguments, its exit code, and the shell with the phone, current folder and streams."""
 
-    shell: Interpreter
+    shell: Context
     name: str
     words: list[str]
     code: int = 0
@@ -85,10 +81,10 @@ class Call:
 
     def options(self, spec: str, least: int = 0) -> tuple[Flags, list[str]]:
         """Parses options and operands. `spec` is in the format of `getopt`."""
-        found, operands = self.repeated(spec, least)
+        found, operands = self.parse_repeated(spec, least)
         return dict(found), operands
 
-    def repeated(self, spec: str, least: int = 0) -> tuple[list[tuple[str, str]], list[str]]:
+    def parse_repeated(self, spec: str, least: int = 0) -> tuple[list[tuple[str, str]], list[str]]:
         """Like `options`, with every occurrence of an option that may be given several times."""
         try:
             found, operands = getopt.gnu_getopt(self.words, spec)

@@ -100,7 +100,7 @@ def _carry(call: Call, source: str, to: str, keep: bool) -> None:
     size = sum(map(len, contents.values()))
     if keep:
         call.shell.budget.take(size)
-        if files.used(phone) + size > files.MAX_STORAGE:
+        if files.count_used(phone) + size > files.MAX_STORAGE:
             raise Failure(f"{call.name}: No space left on device")
     times = {new: phone.mtimes[old] for old, new in [*moved.items(), (source, to)] if old in phone.mtimes}
     if not keep:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from mobilerl.envs.phone.shell import files
 from mobilerl.envs.phone.shell.command import Failure
-from mobilerl.envs.phone.shell.regex import MAX_LINE, Pattern, compiled
+from mobilerl.envs.phone.shell.regex import MAX_LINE, Pattern, compile_patterns
 from mobilerl.envs.phone.shell.toybox.call import Call, Flags, Program, lines_of
 
 _OPTIONS = "A:B:C:EFHILRace:f:hilm:noqrsvwx"
@@ -17,7 +17,7 @@ _OPTIONS = "A:B:C:EFHILRace:f:hilm:noqrsvwx"
 def grep(call: Call) -> None:
     """Exit code 0 if a line was selected, 1 if none was, 2 after an error."""
     try:
-        given, operands = call.repeated(_OPTIONS)
+        given, operands = call.parse_repeated(_OPTIONS)
         flags = dict(given)
         sources = [line for name, value in given for line in _sources(call, name, value)]
         if not {"e", "f"} & flags.keys():
@@ -26,7 +26,7 @@ def grep(call: Call) -> None:
             sources, operands = operands[0].split("\n"), operands[1:]
         extended, fixed = "E" in flags or call.name == "egrep", "F" in flags or call.name == "fgrep"
         different = tuple(dict.fromkeys(sources))
-        pattern = compiled(different, extended, "i" in flags, fixed, "w" in flags, "x" in flags)
+        pattern = compile_patterns(different, extended, "i" in flags, fixed, "w" in flags, "x" in flags)
         _grep(call, flags, pattern, operands)
     except Failure as failure:
         raise Failure(str(failure), 2) from None

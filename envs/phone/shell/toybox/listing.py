@@ -90,10 +90,10 @@ def stat(call: Call) -> None:
             "F": kinds.get(modes.S_IFMT(mode), "regular file" if size else "regular empty file"),
         }
         form = flags.get("c", "  File: %n\n  Size: %s\t %F\nAccess: (0%a/%A)\nModify: %y")
-        call.out(re.sub(r"%([a-zA-Z%])", partial(_filled, values), form) + "\n")
+        call.out(re.sub(r"%([a-zA-Z%])", partial(_fill, values), form) + "\n")
 
 
-def _filled(values: Mapping[str, object], found: re.Match[str]) -> str:
+def _fill(values: Mapping[str, object], found: re.Match[str]) -> str:
     return str(values.get(found[1], "?"))
 
 
@@ -101,7 +101,7 @@ def df(call: Call) -> None:
     _, names = call.options("k")
     if len(list(call.existing(names))) < len(names):
         return
-    used = files.used(call.phone) >> 10
+    used = files.count_used(call.phone) >> 10
     call.out("Filesystem       1K-blocks Used Available Use% Mounted on\n")
     free = files.DISK_KB - used
     call.out(f"/dev/block/dm-40 {files.DISK_KB:>9} {used:>7} {free:>9} {-(-100 * used // files.DISK_KB):3}% /data\n")

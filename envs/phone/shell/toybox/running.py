@@ -15,7 +15,7 @@ def sh(call: Call) -> None:
         text = call.words[1]
     else:
         text = to_text(call.read(call.words[0]) if call.words else call.stdin())
-    call.code = call.shell.isolated(lambda inner: inner.script(text))
+    call.code = call.shell.run_isolated(lambda inner: inner.script(text))
 
 
 def su(call: Call) -> None:
@@ -24,9 +24,9 @@ def su(call: Call) -> None:
     if words and not words[0].startswith("-"):
         words = words[1:]
     if words[:1] == ["-c"]:
-        call.code = call.shell.isolated(lambda inner: inner.script(" ".join(words[1:2])))
+        call.code = call.shell.run_isolated(lambda inner: inner.script(" ".join(words[1:2])))
     elif words:
-        call.code = call.shell.isolated(lambda inner: inner.command(words))
+        call.code = call.shell.run_isolated(lambda inner: inner.command(words))
 
 
 def identity(call: Call) -> None:

@@ -30,7 +30,7 @@ def sqlite3_program(call: Call) -> None:
     _, names = call.options("", least=1)
     name, sql = names[0], names[1] if len(names) > 1 else to_text(call.stdin())
     try:
-        with closing(_opened(call, name)) as database:
+        with closing(_open_database(call, name)) as database:
             before = _bytes(database)
             try:
                 _run(call, database, sql)
@@ -44,7 +44,7 @@ def sqlite3_program(call: Call) -> None:
         raise Failure(f"Error: {error}") from None
 
 
-def _opened(call: Call, name: str) -> sqlite3.Connection:
+def _open_database(call: Call, name: str) -> sqlite3.Connection:
     path = call.path(name)
     folder = path.rpartition("/")[0] or "/"
     if name != ":memory:" and (files.is_folder(call.phone, path) or not files.exists(call.phone, folder)):
@@ -72,10 +72,10 @@ def _run(call: Call, database: sqlite3.Connection, sql: str) -> None:
     """Runs statements in order until one fails, and prints their rows."""
     end, memory = time.monotonic() + MAX_SECONDS, _memory()
 
-    def exhausted() -> int:
+    def check_budget() -> int:
         return int(time.monotonic() > end or _memory() - memory > MAX_GROWTH)
 
-    database.set_progress_handler(exhausted, STEPS)
+    database.set_progress_handler(check_budget, STEPS)
     database.set_authorizer(_authorize)
     pending = ""
     try:

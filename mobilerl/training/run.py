@@ -9,8 +9,8 @@ from pathlib import Path
 from mobilerl.config import Recipe
 from mobilerl.suites.base import Suite, make_suite
 from mobilerl.suites.fleet import fleet_type
-from mobilerl.train.run_dir import with_checkpoints_agent
-from mobilerl.train.start_model import with_start_model
+from mobilerl.training.run_dir import with_checkpoints_agent
+from mobilerl.training.start_model import with_start_model
 
 
 @dataclass(frozen=True, slots=True)

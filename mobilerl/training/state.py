@@ -12,8 +12,8 @@ from pathlib import Path
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.config import Recipe
 from mobilerl.records.engine import Engine
-from mobilerl.train import checkpoint
-from mobilerl.train.tasks import TaskSampler
+from mobilerl.training import checkpoint
+from mobilerl.training.tasks import TaskSampler
 
 
 @dataclass

@@ -29,8 +29,8 @@ from mobilerl.envs.base import DeviceEvent, DeviceReport, Task
 from mobilerl.records import Group, LostGroup
 from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
 from mobilerl.system.child_processes import signals_held
-from mobilerl.train import unguarded, worker_process
-from mobilerl.train.worker_process import Assignment, WorkerResult
+from mobilerl.training import unguarded, worker_process
+from mobilerl.training.worker_process import Assignment, WorkerResult
 
 if TYPE_CHECKING:
     from mobilerl.engines.local import LocalEngine
@@ -51,7 +51,7 @@ class WorkerError(RuntimeError):
 class RolloutWorkers:
     """Collects for one learner in `recipe.rollout.workers` processes. Use it as an async context manager.
 
-    It has the part of `Collector`'s interface that the training loop uses: `collect`, `counts`, `lost`, `busy_s`,
+    It has the part of `Collector`'s interface that the training loop uses: `collect`, `counts`, `take_lost`, `busy_s`,
     `devices`. An assignment that a worker does not finish adds nothing to the counts.
     """
 
@@ -59,9 +59,9 @@ class RolloutWorkers:
     """`busy_s` is updated only when workers are done."""
 
     def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
-        count = min(recipe.rollout.workers, recipe.phone.count)
-        self.devices = recipe.phone.count
-        self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.phone.count)
+        count = min(recipe.rollout.workers, recipe.fleet.count)
+        self.devices = recipe.fleet.count
+        self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.fleet.count)
         """Number of devices of all workers, spares included."""
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
@@ -98,9 +98,14 @@ class RolloutWorkers:
         """Reports of all workers' devices, as of each worker's last collection."""
         return list(self._devices.values())
 
-    def tell(self, happened: Callable[[DeviceEvent], None]) -> None:
+    def on_event(self, happened: Callable[[DeviceEvent], None]) -> None:
         """As in `Collector`; `happened` is called in other threads."""
         self._happened = happened
+
+    def take_lost(self) -> list[LostGroup]:
+        """As in `Collector`."""
+        taken, self.lost = self.lost, []
+        return taken
 
     def _pass_on(self, event: DeviceEvent) -> None:
         self._happened(event)
@@ -110,7 +115,7 @@ class RolloutWorkers:
         """As in `Collector`; assignments that are being carried out included."""
         return self._ended + sum(worker.ended for worker in self._workers)
 
-    def judged(self) -> Mapping[str, float]:
+    def count_judge_usage(self) -> Mapping[str, float]:
         """The judge's counts summed over all workers and collections, as in `Collector`."""
         return self._judged
 
@@ -289,7 +294,7 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
     if not fleet_type(fleet).in_process:
         episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is refreshed, dropped, and another started
         start += fleet.give_up_s  # time without a working device after which a worker fails by itself
-    rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.phone.count))))
+    rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.fleet.count))))
     return min(start + rounds * (1 + rollout.max_retries) * episode, threading.TIMEOUT_MAX)
 
 

@@ -102,7 +102,7 @@ class _WorkerState:
         from mobilerl.engines.registry import make_engine
         from mobilerl.suites.base import make_suite
         from mobilerl.suites.fleet import fleet_type, make_devices
-        from mobilerl.train.setup import make_collector
+        from mobilerl.training.setup import make_collector
 
         self._index = part.index
         settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
@@ -111,7 +111,7 @@ class _WorkerState:
         self.engine = make_engine(newest or recipe.model, settings, recipe.rollout.temperature)
         in_process = fleet_type(recipe.fleet).in_process and make_suite(recipe).in_process
         self.collector = make_collector(recipe, self.engine, make_devices(recipe, run_dir, part), in_process, part.of)
-        self.collector.tell(notes.send)
+        self.collector.on_event(notes.send)
         self._notes, self._started = notes, False
 
     @asynccontextmanager
@@ -139,22 +139,22 @@ class _WorkerState:
         if order.weights is not None:
             self.engine.set_weights(order.weights, order.version)
         torch.manual_seed(order.seed)
-        before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.judged()
+        before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.count_judge_usage()
         async with self._counting():
-            groups = await self._played(order)
-        lost, self.collector.lost = tuple(self.collector.lost), []
+            groups = await self._play(order)
+        lost = tuple(self.collector.take_lost())
         return WorkerResult(
             tuple(groups),
             self.collector.counts - before,
             self.collector.busy_s - busy,
-            {name: value - judged[name] for name, value in self.collector.judged().items()},
+            {name: value - judged[name] for name, value in self.collector.count_judge_usage().items()},
             self.collector.status(),
             self.collector.last_fault,
-            tuple(self._named(d) for d in self.collector.report()),
+            tuple(self._add_worker(d) for d in self.collector.report()),
             lost,
         )
 
-    async def _played(self, order: Assignment) -> list[Group]:
+    async def _play(self, order: Assignment) -> list[Group]:
         if order.evaluate:
             prefix = order.jobs[0][0].rpartition("-")[0]
             return await self.collector.evaluate([task for _, task in order.jobs], f"{prefix}.{self._index}")
@@ -162,6 +162,6 @@ class _WorkerState:
             await self.collector.dispatch(task, group_id)
         return [group async for group in self.collector.ready(len(order.jobs))]
 
-    def _named(self, report: DeviceReport) -> DeviceReport:
+    def _add_worker(self, report: DeviceReport) -> DeviceReport:
         """Adds the worker's index to the device's place, since every worker counts its places from 0."""
         return replace(report, place=f"{self._index}.{report.place}") if report.place.isdecimal() else report

@@ -14,7 +14,7 @@ from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCu
 from mobilerl.config import CurriculumSection
 from mobilerl.envs.base import Task
 from mobilerl.records import Cause, Group, LostGroup
-from mobilerl.train.losses import TaskLosses
+from mobilerl.training.excluded_tasks import ExcludedTasks
 
 PREFERRED_SHARE = 0.5
 """Fraction of tasks that an `instruction_value` curriculum prefers."""
@@ -42,12 +42,12 @@ class TaskSampler:
     instruction-value curriculum gets the mean of a value function of instructions (see `use_values`) over each task's
     instances; until that returns values, it keeps running means of their rewards.
 
-    Tasks whose groups are repeatedly lost are excluded (`losses`), which is reported (see `report_to`).
+    Tasks whose groups are repeatedly lost are excluded (`excluded`), which is reported (see `report_to`).
     """
 
     def __init__(self, tasks: Sequence[Task], settings: CurriculumSection, max_losses: int = 3) -> None:
         self._all, self._settings = tuple(tasks), settings
-        self.losses = TaskLosses(max_losses)
+        self.excluded = ExcludedTasks(max_losses)
         self._say: Callable[[str], None] = lambda text: None
         self._faulty: set[str] = set()
         """Tasks of which a lost group was reported as their own fault."""
@@ -84,18 +84,20 @@ class TaskSampler:
     def check(self) -> None:
         """Raises InfraError with the reasons if every task was excluded."""
         if not self._tasks:
-            raise self.losses.all_set_aside()
+            raise self.excluded.all_set_aside()
 
-    def ended(self, groups: Sequence[Group], lost: Sequence[LostGroup]) -> None:
+    def record_outcomes(self, groups: Sequence[Group], lost: Sequence[LostGroup]) -> None:
         """Records which groups of a collection were completed and which were lost, before others are sampled."""
-        excluded = self.losses.ended(groups, lost)
+        excluded = self.excluded.record_outcomes(groups, lost)
         for task_id in excluded:
             self._set_aside(task_id)
-            self._say(f"task {task_id} is excluded for the rest of the run: {self.losses.set_aside[task_id].reason}")
+            self._say(f"task {task_id} is excluded for the rest of the run: {self.excluded.set_aside[task_id].reason}")
         faulty = {g.task.id: g.reason for g in lost if g.cause is Cause.TASK}
         for task_id, reason in faulty.items():
-            if task_id not in self._faulty and task_id not in self.losses.set_aside:
-                self._say(f"task {task_id} cannot run: {reason}; after {self.losses.limit} such groups it is excluded")
+            if task_id not in self._faulty and task_id not in self.excluded.set_aside:
+                self._say(
+                    f"task {task_id} cannot run: {reason}; after {self.excluded.limit} such groups it is excluded"
+                )
         self._faulty |= faulty.keys()
 
     def _set_aside(self, task_id: str) -> None:
@@ -137,7 +139,7 @@ class TaskSampler:
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        state = {"curriculum": self.curriculum.state_dict(), "losses": self.losses.state_dict()}
+        state = {"curriculum": self.curriculum.state_dict(), "losses": self.excluded.state_dict()}
         return state | {"seen": self._seen, "rewards": dict(self._rewards)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -147,6 +149,6 @@ class TaskSampler:
         rewards = {k: [number(f"a reward of {k}", r) for r in v] for k, v in state["rewards"].items()}
         self._rewards = defaultdict(list, rewards)
         if "losses" in state:  # checkpoints of version 0.1 have none
-            self.losses.load_state_dict(state["losses"])
-            for task_id in self.losses.set_aside:
+            self.excluded.load_state_dict(state["losses"])
+            for task_id in self.excluded.set_aside:
                 self._set_aside(task_id)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mobilerl.config import ConfigError
 from mobilerl.system.atomic_files import write_atomic
-from mobilerl.train.source import Collectors
+from mobilerl.training.source import Collectors
 
 COST_FILE = "cost.json"
 HOURS = ("device_hours", "device_busy_hours", "gpu_hours")
@@ -75,7 +75,7 @@ class CostTracker:
         if self._collector is None:
             return
         self._total["device_hours"] += self._collector.held * hours
-        judged = {f"judge_{name}": value for name, value in self._collector.judged().items()}
+        judged = {f"judge_{name}": value for name, value in self._collector.count_judge_usage().items()}
         figures = {"device_busy_hours": self._collector.busy_s / 3600, **judged}
         for name in figures.keys() & self._total.keys():
             self._total[name] += figures[name] - self._counted.get(name, 0)

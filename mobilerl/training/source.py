@@ -15,11 +15,11 @@ from mobilerl.records import Group
 from mobilerl.records.engine import Engine
 from mobilerl.rollout.collector import Collector
 from mobilerl.suites.fleet import make_devices
-from mobilerl.train.run import Run
-from mobilerl.train.setup import make_collector
-from mobilerl.train.tasks import TaskSampler
-from mobilerl.train.worker_process import WorkerResult
-from mobilerl.train.workers import RolloutWorkers
+from mobilerl.training.run import Run
+from mobilerl.training.setup import make_collector
+from mobilerl.training.tasks import TaskSampler
+from mobilerl.training.worker_process import WorkerResult
+from mobilerl.training.workers import RolloutWorkers
 
 if TYPE_CHECKING:
     from mobilerl.engines.local import LocalEngine
@@ -58,8 +58,7 @@ async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, c
 
 def _tell(sampler: TaskSampler, groups: list[Group], collectors: Collectors) -> None:
     """Tells the sampler which groups were completed and which were lost."""
-    lost, collectors.lost = collectors.lost, []
-    sampler.ended(groups, lost)
+    sampler.record_outcomes(groups, collectors.take_lost())
 
 
 class SynchronousSource:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mobilerl.config import Recipe
 from mobilerl.envs.base import Devices, MobileEnv, Task
-from mobilerl.suites.base import eval_command
+from mobilerl.suites.command import eval_command
 from mobilerl.suites.fleet import describe_devices
 from mobilerl.system.terminal import header
 
@@ -20,7 +20,7 @@ def announce(
     header(
         {
             "model": recipe.model,
-            "algorithm": f"{recipe.algorithm.type}, engine {recipe.engine.name}",
+            "algorithm": f"{recipe.algorithm.type}, engine {recipe.engine.type}",
             "suite": f"{recipe.suite.type}, {len(tasks)} tasks of {len({task.template for task in tasks})} templates",
             "devices": describe_devices(recipe, devices),
             "run": run_dir,

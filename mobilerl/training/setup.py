@@ -39,7 +39,7 @@ def make_collector(
         policy = EnginePolicy(engine, None if repeatable else LATE_WAIT_S)
     sampling = Sampling(recipe.rollout.temperature, recipe.agent.max_new_tokens)
     context = make_context(recipe.agent, engine.codec.images.size_seen)
-    fits = None if recipe.engine.name == "local" else partial(_fits, engine, recipe.vllm.max_prompt)
+    fits = None if recipe.engine.type == "local" else partial(_fits, engine, recipe.vllm.max_prompt)
     actor = ModelActor(policy, context, sampling, fits)
     greedy = ModelActor(policy, context, Sampling(0.0, recipe.agent.max_new_tokens), fits)
     settings = CollectorSettings(
@@ -69,4 +69,4 @@ def make_resources(recipe: Recipe, engine: Engine) -> Resources:
         on_gpu = torch.cuda.is_available() and not engine_kind(recipe.engine).cluster
         return FrozenFeatures(Path(recipe.model), recipe.engine.max_pixels, "cuda" if on_gpu else "cpu")
 
-    return Resources(engine, features, recipe.train.mini_batch, recipe.train.seed)
+    return Resources(engine, features, recipe.algorithm.mini_batch_size, recipe.train.seed)

@@ -17,14 +17,14 @@ from mobilerl.models.memory import hardware
 from mobilerl.suites.base import device_warnings
 from mobilerl.suites.fleet import check_devices
 from mobilerl.system.terminal import say
-from mobilerl.train.checkpoint import latest
-from mobilerl.train.checkpoint_files import check_files, vocabulary_size
-from mobilerl.train.disk import disk
-from mobilerl.train.estimate import estimate
-from mobilerl.train.mirrors import check_mirrors
-from mobilerl.train.offline import check_offline_trajectories
-from mobilerl.train.run import Run
-from mobilerl.train.run_dir import check_run_dir
+from mobilerl.training.checkpoint import latest
+from mobilerl.training.checkpoint_files import check_files, vocabulary_size
+from mobilerl.training.disk import disk
+from mobilerl.training.estimate import estimate
+from mobilerl.training.mirrors import check_mirrors
+from mobilerl.training.offline import check_offline_trajectories
+from mobilerl.training.run import Run
+from mobilerl.training.run_dir import check_run_dir
 
 
 def dry_run(run: Run) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mobilerl.config import Recipe
 from mobilerl.suites.fleet import fleet_type
-from mobilerl.train.run_log import KEPT
+from mobilerl.training.run_log import KEPT
 
 GB = 1e9
 STEPS = 10
@@ -67,7 +67,7 @@ def disk(recipe: Recipe, run_dir: Path, weights: float | None = None) -> Disk:
     kept = train.keep_checkpoints + 1  # one is written before the oldest is deleted
     each = f"{kept} checkpoints x"
     parts = {}
-    if trained := _trained(recipe, weights):
+    if trained := _count_trained(recipe, weights):
         parts[f"{each} ({size(4 * trained)} of weights, {size(8 * trained)} of optimizer)"] = 12.0 * kept * trained
         if recipe.engine.type == "verl":  # the shards of the optimizer have the weights as well
             parts[f"{each} weights in shards"] = 4.0 * kept * trained
@@ -88,7 +88,7 @@ def _episode_bytes(recipe: Recipe) -> float:
     return STEPS * (screen + STEP_BYTES)
 
 
-def _trained(recipe: Recipe, weights: float | None) -> float:
+def _count_trained(recipe: Recipe, weights: float | None) -> float:
     """Number of parameters that are trained and saved; 0 if the model's folder does not show it."""
     folder = Path(recipe.model)
     if weights is not None:

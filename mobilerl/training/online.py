@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -20,27 +20,28 @@ from mobilerl.algorithms.base import make_algorithm
 from mobilerl.config.reading import held
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.envs.base import Devices, MobileEnv, Task
-from mobilerl.records import Group
+from mobilerl.records import Group, TrainingSample
+from mobilerl.records.batches import keep_batches
 from mobilerl.records.engine import Engine
 from mobilerl.suites.fleet import fleet_type
 from mobilerl.system.free_memory import give_back_free_memory
-from mobilerl.train import checkpoint
-from mobilerl.train.announcements import announce, next_commands
-from mobilerl.train.cost import CostTracker
-from mobilerl.train.interrupt import Snapshot, StopGuard, Stopped
-from mobilerl.train.learner import learn, step_counter
-from mobilerl.train.metrics import LEARNED, IterationWatch
-from mobilerl.train.nothing_to_learn import NothingToLearn
-from mobilerl.train.offline import load_offline_trajectories
-from mobilerl.train.progress import ProgressView, describe_status
-from mobilerl.train.run import Run
-from mobilerl.train.run_dir import check_run_dir
-from mobilerl.train.run_log import RunLog
-from mobilerl.train.setup import make_resources
-from mobilerl.train.source import Collectors, GroupSource, make_group_source, take_some
-from mobilerl.train.start_model import as_started
-from mobilerl.train.state import RunState
-from mobilerl.train.tasks import TaskSampler
+from mobilerl.training import checkpoint
+from mobilerl.training.announcements import announce, next_commands
+from mobilerl.training.cost import CostTracker
+from mobilerl.training.interrupt import Snapshot, StopGuard, Stopped
+from mobilerl.training.learner import learn, step_counter
+from mobilerl.training.metrics import LEARNED, IterationWatch
+from mobilerl.training.nothing_to_learn import NothingToLearn
+from mobilerl.training.offline import load_offline_trajectories
+from mobilerl.training.progress import ProgressView, describe_status
+from mobilerl.training.run import Run
+from mobilerl.training.run_dir import check_run_dir
+from mobilerl.training.run_log import RunLog
+from mobilerl.training.setup import make_resources
+from mobilerl.training.source import Collectors, GroupSource, make_group_source, take_some
+from mobilerl.training.start_model import as_started
+from mobilerl.training.state import RunState
+from mobilerl.training.tasks import TaskSampler
 
 T = TypeVar("T")
 NOTHING = "stopped in the first iteration; nothing is saved"
@@ -104,7 +105,7 @@ class OnlineTrainer:
         state.start_clock()
         view = ProgressView(train.iterations, max_minutes=train.max_minutes, max_env_steps=train.max_env_steps)
         self.sampler.report_to(view.say)
-        if aside := self.sampler.losses.set_aside:
+        if aside := self.sampler.excluded.set_aside:
             view.say(f"excluded before: {', '.join(aside)}")
         with closing(self.engine), self._thread, self.log, view, StopGuard(view.say) as guard:
             if state.saved_iteration is not None and self._done():
@@ -112,7 +113,7 @@ class OnlineTrainer:
                 view.say(f"{self.run_dir} is finished: {self._why_done()}\n{self._what_next()}")
                 return
             collector, source = make_group_source(self._opened, self.engine, self.sampler, self.rng, self.devices)
-            collector.tell(lambda event: view.say(str(event)))
+            collector.on_event(lambda event: view.say(str(event)))
             nothing = NothingToLearn(view.say)
             watch = IterationWatch(collector, ahead=self.recipe.rollout.max_staleness > 0)
             if state.saved_iteration is None and self.algorithm.stored_trajectories:
@@ -171,15 +172,15 @@ class OnlineTrainer:
         state.iteration += 1
         watch.begin()
         groups = await guard.until_stopped(self._collect(collector, source))
-        watch.ended("rollout")
+        watch.end_phase("rollout")
         state.env_steps += sum(len(t.steps) for g in groups for t in g.trajectories)
         informative = [useful for g in groups for useful in self.algorithm.informative(g)]
         learned = await self._learn(groups)
-        watch.ended("update")
+        watch.end_phase("update")
         version = self.engine.version
         await self._aside(self.engine.publish)
         self.sampler.record(groups)
-        watch.ended("publish")
+        watch.end_phase("publish")
         metrics: dict[str, float | None] = {
             "iteration": state.iteration,
             "time_s": state.elapsed_s,
@@ -188,7 +189,7 @@ class OnlineTrainer:
             **learned,
             "rollout/env_steps": state.env_steps,
             "rollout/informative": fmean(informative) if informative else None,
-            **self.sampler.losses.metrics(),
+            **self.sampler.excluded.metrics(),
             **{f"curriculum/{k}": n for k, n in self.sampler.curriculum.counts().items()},
             **(await self._evaluate(collector)),
             **self.cost.record(),
@@ -245,8 +246,12 @@ class OnlineTrainer:
         return await self._aside(self._update, groups)
 
     def _update(self, groups: Sequence[Group]) -> dict[str, float | None]:
-        self.algorithm.add(groups, self.state.iteration)
-        return learn(self.engine, self.algorithm, self.algorithm.mini_batches(self.rng), self.steps)
+        iteration, keep = self.state.iteration, self.recipe.train.keep_batches
+        self.algorithm.add(groups, iteration)
+        batches: Iterable[Sequence[TrainingSample]] = self.algorithm.mini_batches(self.rng)
+        if keep:
+            batches = keep_batches(self.run_dir, iteration, batches, keep)
+        return learn(self.engine, self.algorithm, batches, self.steps)
 
     def _check_steps(self, ended: bool = False) -> None:
         """Raises NotFinite if nothing can be learned any more; called before a checkpoint could be written."""

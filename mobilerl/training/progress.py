@@ -170,7 +170,7 @@ def _parts(metrics: Mapping[str, Any], quarantined: Sequence[str]) -> list[str]:
         "rollout/reward": "reward {:.3f}",
         "train/loss": "loss {:.3g}",
         "train/grad_norm": "grad norm {:.2g}",
-        "train/entropy": "entropy {:.2g}",
+        "train/neg_logp": "-log p {:.2g}",
         "train/kl": "kl {:.2g}",
         "replay/size": "replay {:.0f}",
         "replay/fraction": "replay share {:.0%}",

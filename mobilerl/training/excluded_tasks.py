@@ -23,7 +23,7 @@ class SetAside:
     free_reward: bool = False
 
 
-class TaskLosses:
+class ExcludedTasks:
     """Excludes a task after `limit` consecutive lost groups (0: never), and immediately if its reward is free.
 
     A group lost through the task's own fault counts immediately. Groups lost to devices count, as one, only once a
@@ -39,7 +39,7 @@ class TaskLosses:
         self._unsure: dict[str, str] = {}
         """Reasons, by task id, of groups lost to devices that do not count yet."""
 
-    def ended(self, groups: Iterable[Group], lost: Iterable[LostGroup]) -> list[str]:
+    def record_outcomes(self, groups: Iterable[Group], lost: Iterable[LostGroup]) -> list[str]:
         """Records the complete and the lost groups of one rollout. Returns the ids of newly excluded tasks."""
         before = len(self.set_aside)
         completed = {group.task.id for group in groups}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from mobilerl.system.atomic_files import write_atomic
-from mobilerl.train.mirror import End, Mirror, Row, numbers
+from mobilerl.training.mirror import End, Mirror, Row, numbers
 
 STATES = ("running", *get_args(End))
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

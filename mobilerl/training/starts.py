@@ -31,10 +31,10 @@ def command_line(argv: list[str]) -> str:
         start = ["python", argv[0]]
     else:
         return ""
-    return shlex.join([*start, *map(_shown, argv, argv[1:])])
+    return shlex.join([*start, *map(_show_change, argv, argv[1:])])
 
 
-def _shown(before: str, word: str) -> str:
+def _show_change(before: str, word: str) -> str:
     if before == SECRET_FLAG:
         return HIDDEN
     name, sign, _ = word.partition("=")

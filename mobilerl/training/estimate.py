@@ -20,12 +20,12 @@ from mobilerl.records.engine import Engine
 from mobilerl.suites.base import make_suite
 from mobilerl.suites.fleet import make_devices
 from mobilerl.system.terminal import duration
-from mobilerl.train.learner import learn, step_counter
-from mobilerl.train.progress import TimeLeft
-from mobilerl.train.run import Run
-from mobilerl.train.setup import make_collector, make_resources
-from mobilerl.train.tasks import TaskSampler
-from mobilerl.train.tracking import read_metrics
+from mobilerl.training.learner import learn, step_counter
+from mobilerl.training.progress import TimeLeft
+from mobilerl.training.run import Run
+from mobilerl.training.setup import make_collector, make_resources
+from mobilerl.training.tasks import TaskSampler
+from mobilerl.training.tracking import read_metrics
 
 MEASURED_S = 15.0
 """Longest time to measure rollout, in seconds; an idle machine needs less."""
@@ -79,7 +79,7 @@ def _not_measured(run: Run) -> str:
     """Why the run cannot be estimated from a few seconds on this machine; empty if it can."""
     recipe = run.recipe
     size = sum(path.stat().st_size for path in Path(recipe.model).glob("*.safetensors")) / 1e6
-    if recipe.engine.name != "local":
+    if recipe.engine.type != "local":
         return f"{engine_kind(recipe.engine).name} would have to be started"
     if not run.in_process:
         return "the devices would have to be started"
@@ -107,7 +107,7 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
     known, devices = suite.open()
     sampler = TaskSampler(known, recipe.algorithm.curriculum)
     sampler.use_values(algorithm.instruction_values)
-    tasks = sampler.sample(min(rollout.tasks_per_iteration, max(1, recipe.phone.count // size)), rng)
+    tasks = sampler.sample(min(rollout.tasks_per_iteration, max(1, recipe.fleet.count // size)), rng)
     groups: list[Group] = []
     began = time.monotonic()
     async with make_collector(recipe, engine, devices or make_devices(recipe), in_process=True) as collector:
@@ -145,7 +145,7 @@ def _learning_s(recipe: Recipe, engine: Engine, algorithm: Algorithm, groups: Se
     samples = [sample for batch in algorithm.mini_batches(random.Random(0)) for sample in batch]
     if not samples:
         return 0.0
-    batch = list(islice(cycle(samples), recipe.train.mini_batch))
+    batch = list(islice(cycle(samples), recipe.algorithm.mini_batch_size))
     steps = step_counter(algorithm, recipe.train.max_skipped_steps)
     for _ in range(2):  # the first one is slower
         began = time.monotonic()

@@ -13,9 +13,9 @@ from PIL import Image
 from mobilerl.config import ConfigError, TrackingSection
 from mobilerl.system.installed import is_installed
 from mobilerl.system.terminal import say
-from mobilerl.train.mirror import End, Guarded, Mirror, Row, numbers
-from mobilerl.train.prometheus import Prometheus
-from mobilerl.train.wandb_mirror import PROJECT, Wandb, wandb_mode
+from mobilerl.training.mirror import End, Guarded, Mirror, Row, numbers
+from mobilerl.training.prometheus import Prometheus
+from mobilerl.training.wandb_mirror import PROJECT, Wandb, wandb_mode
 
 
 def open_mirrors(

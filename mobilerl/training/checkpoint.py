@@ -39,7 +39,7 @@ from mobilerl.system.atomic_files import remove_leftovers, sync_folder, sync_pat
 
 if TYPE_CHECKING:
     from mobilerl.algorithms.base import Algorithm
-    from mobilerl.train.tasks import TaskSampler
+    from mobilerl.training.tasks import TaskSampler
 
 SCHEMA = 2
 REPLAY_FILE = "replay.jsonl"

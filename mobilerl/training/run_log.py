@@ -19,11 +19,11 @@ from mobilerl.models.checkpoint_folder import iteration_of
 from mobilerl.records import Group, Trajectory
 from mobilerl.records.files import save_trajectories
 from mobilerl.system.atomic_files import write_atomic
-from mobilerl.train.tracking import Tracker, append_row, read_metrics, truncate_rows
+from mobilerl.training.tracking import Tracker, append_row, read_metrics, truncate_rows
 
 if TYPE_CHECKING:  # the viewer imports this module and must not need torch
     from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
-    from mobilerl.train.tasks import TaskSampler
+    from mobilerl.training.tasks import TaskSampler
 
 log = logging.getLogger(__name__)
 KEPT = 64
@@ -84,7 +84,7 @@ class RunLog:
         self, iteration: int, sampler: TaskSampler, groups: Sequence[Group], devices: Sequence[DeviceReport]
     ) -> None:
         """Records the states and results of tasks and the states of devices."""
-        reasons = {task: why.reason for task, why in sampler.losses.set_aside.items()}
+        reasons = {task: why.reason for task, why in sampler.excluded.set_aside.items()}
         self._status.record(iteration, sampler.curriculum, groups, sampler.key, devices, reasons)
 
     def keeps(self, iteration: int) -> bool:

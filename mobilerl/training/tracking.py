@@ -17,12 +17,14 @@ from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.records import Trajectory
 from mobilerl.records.drawing import draw_episode
 from mobilerl.system.atomic_files import write_atomic
-from mobilerl.train.interrupt import Stopped
-from mobilerl.train.mirror import End, Level, Mirror
-from mobilerl.train.mirrors import open_mirrors
-from mobilerl.train.starts import STARTS_FILE, describe_start
+from mobilerl.training.interrupt import Stopped
+from mobilerl.training.mirror import End, Level, Mirror
+from mobilerl.training.mirrors import open_mirrors
+from mobilerl.training.starts import STARTS_FILE, describe_start
 
 SKIPPED = "train/skipped_steps"
+NEG_LOGP, OLD_NEG_LOGP = "train/neg_logp", "train/entropy"
+"""Mean -log p of sampled tokens, and what files of earlier versions call it."""
 LEVELS: dict[End, Level] = {"finished": "INFO", "stopped": "WARN", "failed": "ERROR"}
 
 _started: set[Path] = set()
@@ -30,12 +32,19 @@ _started: set[Path] = set()
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
-    """Reads the rows of a metrics.jsonl, oldest first; [] if there is no file.
+    """Reads the rows of a metrics.jsonl, oldest first, with today's names of metrics; [] if there is no file.
 
     An incomplete last line, left by a crash, is skipped. Raises ValueError with file and line for any other line that
     is not an object with an integer `iteration`.
     """
-    return [row for _, row in _complete_lines(Path(path))]
+    return [_modern(row) for _, row in _complete_lines(Path(path))]
+
+
+def _modern(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the names that its metrics have now."""
+    if OLD_NEG_LOGP in row and NEG_LOGP not in row:
+        row[NEG_LOGP] = row.pop(OLD_NEG_LOGP)
+    return row
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -114,7 +123,7 @@ class Tracker:
             raise ValueError(f"metrics need an integer `iteration`, not {row.get('iteration')!r}")
         append_row(self.path, row)
         self._record_start(row["iteration"])
-        for mirror in self._opened():
+        for mirror in self._open_mirrors():
             mirror.log(row)
         if skipped := row.get(SKIPPED):
             self._alert("skips steps", f"{skipped} optimizer steps skipped in iteration {row['iteration']}", "WARN")
@@ -128,7 +137,7 @@ class Tracker:
 
     def episodes(self, iteration: int, trajectories: Iterable[Trajectory]) -> None:
         """Shows episodes that have screenshots in the mirrors."""
-        if mirrors := self._opened():
+        if mirrors := self._open_mirrors():
             images = [image for image in map(draw_episode, trajectories) if image is not None]
             for mirror in mirrors:
                 mirror.images(iteration, images)
@@ -144,7 +153,7 @@ class Tracker:
         end = _end(error)
         wanted = self._settings.alerts or self._settings.prometheus_file
         if end == "failed" and wanted:
-            self._opened()  # also if the run fails before its first iteration
+            self._open_mirrors()  # also if the run fails before its first iteration
         if self._mirrors:
             self._alert(end, one_line(error) if error else f"the run in {self.run_dir}", LEVELS[end])
         for mirror in self._mirrors or ():
@@ -155,10 +164,10 @@ class Tracker:
         """Sends an alert, unless there was one on the same: a run may skip a step in every iteration."""
         if what not in self._alerted:
             self._alerted.add(what)
-            for mirror in self._opened():
+            for mirror in self._open_mirrors():
                 mirror.alert(f"{self.run_dir.resolve().name[:40]}: {what}", text, level)
 
-    def _opened(self) -> list[Mirror]:
+    def _open_mirrors(self) -> list[Mirror]:
         if self._mirrors is None:
             self._mirrors = list(open_mirrors(self.run_dir, self._settings, self._config, self._resumed_at))
         return self._mirrors

@@ -10,13 +10,13 @@ from statistics import fmean
 from mobilerl.envs.base import Invalid
 from mobilerl.policy.unreadable import Why
 from mobilerl.records import Group, Status
-from mobilerl.train.source import Collectors
+from mobilerl.training.source import Collectors
 
 LEARNED = (
     "train/loss",
     "train/kl",
     "train/grad_norm",
-    "train/entropy",
+    "train/neg_logp",
     "train/clip_frac",
     "train/rollout_prob_diff_max",
 )
@@ -48,7 +48,7 @@ class IterationWatch:
         """Number of episodes that have ended in the current rollout or, with `ahead`, since the end of the last one."""
         return self._collector.ended - self._ended
 
-    def ended(self, part: str) -> None:
+    def end_phase(self, part: str) -> None:
         """Ends the phase `rollout`, `update` or `publish`, which began with the end of the previous one."""
         now = time.monotonic()
         self._parts[part], self._last = now - self._last, now

@@ -36,13 +36,13 @@ class NothingToLearn:
         """Says it when it begins, and again when it goes on for long."""
         if self.reason and (self._in_a_row == 1 or self._in_a_row % AGAIN == 0):
             since = f" for {self._in_a_row} iterations" if self._in_a_row > 1 else ""
-            self._print(f"nothing to learn from{since}: {self._described()}")
+            self._print(f"nothing to learn from{since}: {self._describe()}")
 
     def no_step(self) -> str:
         """The last word on a run that took no optimizer step."""
-        return "the model is unchanged: no optimizer step was taken" + (f"; {self._described()}" if self.reason else "")
+        return "the model is unchanged: no optimizer step was taken" + (f"; {self._describe()}" if self.reason else "")
 
-    def _described(self) -> str:
+    def _describe(self) -> str:
         return f"{self.reason}. Try {self._what_to_try}"
 
 

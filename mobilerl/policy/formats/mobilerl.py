@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mobilerl.envs.base import Action, Invalid, Observation, Task
 from mobilerl.policy.actions import format_response
@@ -17,22 +17,20 @@ from mobilerl.policy.formats.base import Message
 from mobilerl.policy.parsing import Response, parse_response, split_response
 from mobilerl.policy.sanitize import escape_tokens
 from mobilerl.policy.screen import Screen
+from mobilerl.policy.turns import PromptSettings, Turn
 from mobilerl.records.engine import ANSWER_END
-
-if TYPE_CHECKING:
-    from mobilerl.policy.context import ContextPolicy, Turn
 
 _MARK = re.compile("<[0-9]+>")
 
 
-class Ours:
+class MobileRLFormat:
     """The format in which mobilerl trains by default."""
 
     settings: Mapping[str, Any] = {}
     stop = (ANSWER_END,)
 
     def build(
-        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: ContextPolicy
+        self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
         build = _compact if policy.layout == "compact" else _chat
         images: list[bytes] = []
@@ -40,10 +38,10 @@ class Ours:
         messages += build(task, history, observation, screen, policy, images)
         return messages, images
 
-    def parse(self, text: str, screen: Screen, policy: ContextPolicy) -> Response:
+    def parse(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         return parse_response(text, screen, policy.grounding, screen.width, screen.height)
 
-    def render(self, action: Action, screen: Screen, policy: ContextPolicy, thought: str | None = None) -> str:
+    def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return format_response(action, screen, policy.grounding, thought)
 
 
@@ -52,7 +50,7 @@ def _chat(
     history: Sequence[Turn],
     observation: Observation,
     screen: Screen,
-    policy: ContextPolicy,
+    policy: PromptSettings,
     images: list[bytes],
 ) -> list[Message]:
     """Messages in MobileRL's order: earlier turns as text, the last of them again with screenshots, the current turn.
@@ -87,7 +85,7 @@ def _compact(
     history: Sequence[Turn],
     observation: Observation,
     screen: Screen,
-    policy: ContextPolicy,
+    policy: PromptSettings,
     images: list[bytes],
 ) -> list[Message]:
     """One user message for small models: the newest screenshots, followed by text.
@@ -107,12 +105,12 @@ def _compact(
     return [_message("user", "".join(lines), _add_images(images, seen if policy.screenshots else []))]
 
 
-def _shown_response(turn: Turn, policy: ContextPolicy) -> str:
+def _shown_response(turn: Turn, policy: PromptSettings) -> str:
     """An earlier response as shown in the prompt."""
     return turn.response if policy.history_thoughts else f"<answer>{split_response(turn.response)[1]}</answer>"
 
 
-def _history_line(turn: Turn, policy: ContextPolicy) -> str:
+def _history_line(turn: Turn, policy: PromptSettings) -> str:
     """History line of a turn: its thought if it has one and thoughts are kept, else its action in words.
 
     Marks are removed, since those of an earlier screen are meaningless on the current one.

@@ -16,7 +16,7 @@ from PIL import Image
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import say
-from mobilerl.train.mirror import End, Level, Mirror, Row
+from mobilerl.training.mirror import End, Level, Mirror, Row
 
 PROJECT = "mobilerl"
 MODES = ("off", "offline", "online")

@@ -9,7 +9,7 @@ from mobilerl.algorithms.base import Algorithm
 from mobilerl.algorithms.objectives import FRESH_K3, FRESH_SURPRISE, FRESH_TOKENS, with_rollout_gap
 from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Engine
-from mobilerl.train.skipping import StepCounter, name_of
+from mobilerl.training.skipping import StepCounter, name_of
 
 
 def step_counter(algorithm: Algorithm, limit: int) -> StepCounter:
@@ -27,15 +27,12 @@ def learn(
     samples = replayed = 0
     skipped_before = steps.skipped
     for batch in mini_batches:
-        # Before the first step, log-probabilities of rollout and trainer are of the same weights and can be compared.
-        comparable = not history and any(not s.replayed and s.version == engine.version for s in batch)
-        objective = with_rollout_gap(algorithm.objective) if comparable else algorithm.objective
-        metrics = steps.attempt(partial(engine.update, batch, objective, algorithm.aggregation))
+        metrics = steps.attempt(partial(take_step, engine, algorithm, batch, first=not history))
         if metrics is None:
             if steps.hopeless:
                 break
             continue
-        history.append(_means(metrics))
+        history.append(metrics)
         samples += len(batch)
         replayed += sum(s.replayed for s in batch)
     if history and "clip_frac" in history[0]:
@@ -51,10 +48,21 @@ def learn(
     }
 
 
+def take_step(engine: Engine, algorithm: Algorithm, batch: Sequence[TrainingSample], first: bool) -> dict[str, float]:
+    """Takes an optimizer step and returns its metrics. Raises SkippedStep.
+
+    Before the `first` step of an iteration, log-probabilities of rollout and trainer are of the same weights and can be
+    compared.
+    """
+    comparable = first and any(not s.replayed and s.version == engine.version for s in batch)
+    objective = with_rollout_gap(algorithm.objective) if comparable else algorithm.objective
+    return _means(engine.update(batch, objective, algorithm.aggregation))
+
+
 def _means(step: dict[str, float]) -> dict[str, float]:
     """Metrics of one step, with sums over part of its tokens turned into means."""
     if tokens := step.pop(FRESH_TOKENS, 0.0):
-        step["entropy"], step["rollout_k3"] = step[FRESH_SURPRISE] / tokens, step[FRESH_K3] / tokens
+        step["neg_logp"], step["rollout_k3"] = step[FRESH_SURPRISE] / tokens, step[FRESH_K3] / tokens
     for name in (FRESH_SURPRISE, FRESH_K3):
         step.pop(name, None)
     if "replay_weight" in step:
