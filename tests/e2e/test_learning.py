@@ -16,6 +16,7 @@ from mobilerl.policy.actions import candidates
 from mobilerl.sft.samples import ExpertStep
 from mobilerl.training.checkpoint import latest
 from mobilerl.training.online import train
+from mobilerl.training.run import Run
 from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -52,7 +53,7 @@ def success_curve(algorithm: str, model: Path, run_dir: Path, iterations: int) -
         --rollout.tasks_per_iteration 8 --algorithm.learning_rate 1e-3 --algorithm.warmup_steps 0 --engine.threads 1
         --algorithm.mini_batch_size 64 --train.iterations {iterations} --train.checkpoint_every 1000
         --train.trajectories_every 0"""
-    train(load_recipe("base/tiny-model", flags.split()), run_dir, resume=False)
+    train(Run.open(load_recipe("base/tiny-model", flags.split()), run_dir, resume=False))
     return [m["rollout/success_rate"] for m in read_metrics(run_dir / "metrics.jsonl")]
 
 
