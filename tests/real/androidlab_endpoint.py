@@ -18,7 +18,7 @@ class Endpoint(ChatServer):
     def __init__(self, plans):
         self.plans, self.tapped = plans, Counter()
         self.judged = []
-        super().__init__(self.response, (AGENT, JUDGE))
+        super().__init__(self.respond, (AGENT, JUDGE))
 
     def respond(self, request):
         texts = [text_of(message) for message in request["messages"]]
