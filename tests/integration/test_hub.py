@@ -215,7 +215,7 @@ def test_the_card_publishes_what_describes_learning_and_the_command_of_the_suite
     card = (run_dir / "final" / "README.md").read_text()
     private = "R5CT ward-7 internal 10. LAB_KEY customers lab_secret /home wandb serials model_server".split()
     assert [word for word in private if word in card.replace("100.0%", "")] == []
-    for said in ("judge.model`: judge-1", "loss.kl_coef`: 0.01", 'sources`: {"format": "aitw", "weight": 1.0}'):
+    for said in ("judge.model`: judge-1", "loss.kl_coef`: 0.01", 'sources`: {"format": "aitw", "weight": 1.0'):
         assert said in card
     assert "- seed: 0" in card and "- split: test" in card
     commands = [line.split()[1:] for line in card.splitlines() if line.startswith("    mobilerl eval ")]
