@@ -70,7 +70,8 @@ def _introduction(name: str, folder: Path, start: str) -> Iterator[str]:
 
 def _commands(name: str, suites: Iterable[str]) -> Iterator[str]:
     """The commands that evaluate the model, each on a suite of its own."""
-    known = [command for suite, command in eval_commands().items() if suite in suites]
+    commands = eval_commands()
+    known = [commands[suite] for suite in suites if suite in commands]
     if known:
         words = (filter(None, ["mobilerl eval", command.name, command.required]) for command in known)
         yield from (*(f"    {' '.join(called)} --model {name} --out results" for called in words), "")
