@@ -38,15 +38,15 @@ def remove_jobs(run_dir: Path, keep: str = "") -> None:
             shutil.rmtree(folder)
 
 
-def stored(samples: Iterable[Sample], folder: Path) -> SampleFile:
+def store_samples(samples: Iterable[Sample], folder: Path) -> SampleFile:
     """The samples in the folder of a job, which are taken from `samples` unless an earlier process stored them all."""
     if not (folder / SAMPLES).is_dir():
         shutil.rmtree(folder, ignore_errors=True)
-        write_samples(_counted(samples), folder / SAMPLES)
+        write_samples(_report_count(samples), folder / SAMPLES)
     return SampleFile(folder / SAMPLES)
 
 
-def _counted(samples: Iterable[Sample]) -> Iterator[Sample]:
+def _report_count(samples: Iterable[Sample]) -> Iterator[Sample]:
     for number, sample in enumerate(samples, 1):
         yield sample
         if number % SAID_EVERY == 0:

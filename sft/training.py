@@ -15,7 +15,7 @@ from mobilerl.models.loading import save_model
 from mobilerl.sft.callbacks import LogCallback
 from mobilerl.sft.checks import deepspeed_file
 from mobilerl.sft.distributed import Cluster, fit
-from mobilerl.sft.jobs import TRAINER, begin, job_folder, remove_jobs, stored
+from mobilerl.sft.jobs import TRAINER, begin, job_folder, remove_jobs, store_samples
 from mobilerl.sft.sample_files import SampleFile
 from mobilerl.sft.samples import Sample
 from mobilerl.sft.trainer import TrainingJob, train
@@ -59,7 +59,7 @@ class StageTrainer:
         """
         settings, folder = self.recipe.sft, job_folder(self.run_dir, name)
         remove_jobs(self.run_dir, keep=name)
-        kept = stored(samples, folder)
+        kept = store_samples(samples, folder)
         ranks = f", {settings.nodes * settings.processes} processes ({settings.deepspeed or 'plain DDP'})"
         say(f"{name}: {len(kept)} samples, {epochs:g} epochs{ranks if settings.processes else ''}")
         job = TrainingJob(

@@ -6,7 +6,7 @@ from mobilerl.config.types import Count, Rate, Section, Weight
 
 
 class OptimizerSection(Section):
-    """AdamW with warm-up and clipping; every algorithm has these settings."""
+    """AdamW with linear warmup and gradient clipping, for every algorithm."""
 
     learning_rate: Rate = 2e-5
     """Peak learning rate of AdamW."""

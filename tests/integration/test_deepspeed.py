@@ -35,7 +35,7 @@ from mobilerl.sft import distributed
 from mobilerl.sft.checks import deepspeed_file
 from mobilerl.sft.demonstrations import demonstrations
 from mobilerl.sft.distributed import Cluster, fit, follow
-from mobilerl.sft.jobs import begin, stored
+from mobilerl.sft.jobs import begin, store_samples
 from mobilerl.sft.samples import Sample, encode_all
 from mobilerl.sft.trainer import TrainingJob, train
 
@@ -138,7 +138,7 @@ def check_the_same(found: list[float], out: Path, expected: tuple[list[float], P
 
 
 def prepared_job(job: TrainingJob, samples: list[Sample], folder: Path, ranks: int = 2) -> Path:
-    stored(samples, folder)
+    store_samples(samples, folder)
     begin(job, ranks, folder)
     return folder
 

@@ -9,7 +9,6 @@ of the clock and of the worker's CPU, of each call of an iteration: old log-prob
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import tempfile
 import time
@@ -37,14 +36,15 @@ def prepared(folder: Path, count: int, pixels: int) -> list[Any]:
     from mobilerl.benchmarks import samples
     from mobilerl.envs.phone.env import PhoneEnv
     from mobilerl.models.codec import Codec
+    from mobilerl.records.batches import keep_batches, read_batches
 
     if not (folder / "config.json").is_file():
         samples.make_checkpoint(folder, 64, LAYERS)
-    file = folder / f"rows{count}-{pixels}.pickle"
-    if not file.is_file():
+    kept = folder / f"samples-{count}-{pixels}"
+    if not kept.is_dir():
         found = samples.rows_of(PhoneEnv("speed", *SIZE), Codec.load(folder, pixels))
-        file.write_bytes(pickle.dumps(list(islice(found, count))))
-    rows = pickle.loads(file.read_bytes())
+        list(keep_batches(kept, 0, [list(islice(found, count))], keep=1))
+    (rows,) = read_batches(kept / "batches" / "iter-000000")
     return [
         replace(row, rollout_logprobs=(-1.0,) * len(row.response_ids), advantage=(-1.0) ** i)
         for i, row in enumerate(rows)
@@ -101,7 +101,7 @@ def main(folder: str, count: str = "96", pixels: str = "500000", *settings: str)
     with trainer(Path(folder), int(pixels), settings) as (verl, recipe):
         objective, aggregation = clipped(recipe.algorithm.loss), recipe.algorithm.loss.loss_aggregation
         process = worker()
-        timed(process, "warm-up", lambda: verl.update(rows[-1:], objective, aggregation))
+        timed(process, "warmup", lambda: verl.update(rows[-1:], objective, aggregation))
         old: list[Any] = []
         spent = [timed(process, "logprobs", lambda: old.extend(verl.logprobs(rows)))]
         rows = [replace(row, rollout_logprobs=values) for row, values in zip(rows, old, strict=True)]
