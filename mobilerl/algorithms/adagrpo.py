@@ -32,12 +32,11 @@ class AdaGRPO(GroupAlgorithm):
         super().__init__(settings, resources)
         replay = settings.replay
         if replay.fraction > 0:
-            uniform = replay.order == "uniform"
             self.replay = AdaptivePositiveReplay(
-                replay.capacity, replay.kappa, replay.fraction, replay.max_age, uniform, settings.max_response_prob
+                replay.capacity, replay.kappa, replay.fraction, replay.max_age, settings.max_response_prob
             )
         self._shaped_rewards: dict[str, float] = {}
-        self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")
+        self.objective = clipped(settings.loss)
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
         """Gives every step its trajectory's advantage, plus `step_weight` times GiGPO's step advantage."""
@@ -66,7 +65,7 @@ class AdaGRPO(GroupAlgorithm):
         self.replay.insert(trajectories, advantages, iteration, rarities)
 
     def prepare_batch(self, batch: list[TrainingSample]) -> list[TrainingSample]:
-        if self.settings.replay.ratio != "current":
+        if self.settings.replay.ratio == "behavior":
             return batch
         fresh = [s for s in batch if not s.replayed]
         return fresh + self.rescore([s for s in batch if s.replayed])

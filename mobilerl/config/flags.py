@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from mobilerl.config.marks import NotWith, OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import new_name
+from mobilerl.config.renamed import new_name, why_gone
 
 MOST_CHOICES = 8
 """Maximum number of choices shown as a flag's placeholder; longer lists are shown in its help."""
@@ -187,6 +187,8 @@ def _unknown_flags(words: Sequence[str], known: Sequence[str]) -> list[str]:
                 mistakes.append(f"command line: {quote(flag)} belongs to no flag")
         elif new := new_name(flag.removeprefix("--")):
             mistakes.append(f"{flag} is called --{new} now")
+        elif gone := why_gone(flag.removeprefix("--")):
+            mistakes.append(f"{flag}: {gone}")
         elif inside := [option for option in known if option.startswith(f"{flag}.")]:
             mistakes.append(f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}")
         else:

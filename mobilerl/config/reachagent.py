@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mobilerl.config.marks import OnlyWith
-from mobilerl.config.types import Positive, Rate, Section
+from mobilerl.config.marks import ANY, OnlyWith
+from mobilerl.config.types import Count, Positive, Rate, Section
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-DPO = OnlyWith({"dpo.enabled": (True,)})
+DPO = OnlyWith({"dpo.epochs": ANY})
 
 
 class PagesSection(Section):
@@ -39,11 +39,9 @@ class PagesSection(Section):
 class DpoSection(Section):
     """Stage 2: DPO on preference pairs of single steps, sampled from the stage-1 policy."""
 
-    enabled: bool = True
-    """Run DPO (false: ReachAgent without DPO, which ends after stage 1)."""
     beta: Annotated[Rate, DPO] = 0.1
     """Strength of the penalty for deviating from stage 1 (DPO eq. 7). recipes/reachagent.toml: 0.5."""
-    epochs: Annotated[Positive, DPO] = 2
-    """Epochs over the pairs (ReachAgent)."""
+    epochs: Count = 2
+    """Epochs over the pairs (ReachAgent: 2); with 0, training ends after stage 1 (ReachAgent without DPO)."""
     learning_rate: Annotated[Rate, DPO] = 1e-5
     """Peak learning rate (ReachAgent)."""

@@ -20,7 +20,7 @@ from mobilerl.config.in_use import reason, unused, without_unused
 from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import modern_tables, new_name
+from mobilerl.config.renamed import modern_tables, new_name, why_gone
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.redaction import without_users
 
@@ -101,7 +101,8 @@ def read_saved(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     flags = read_flags(overrides)
     try:
-        return recipe_with_plugins()(**_merge(modern_tables(json.loads(path.read_bytes())), flags))
+        kind = recipe_with_plugins()
+        return kind(**_merge(modern_tables(json.loads(path.read_bytes()), settings_of([kind])), flags))
     except ValidationError as error:
         mistakes = _explain(error, Recipe, {str(path): {}})
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):
@@ -213,6 +214,8 @@ def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners], as_flag
             return f"it is called {new} now"
         if mark := _types_with(name, known):
             return reason(mark, mistake["loc"][next(iter(mark.any_of)).count(".")], as_flag)
+        if gone := why_gone(name):
+            return gone
         parent, _, last = name.rpartition(".")
         beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
         return f"there is no such setting{suggestion(last, beside)}"

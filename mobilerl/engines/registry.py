@@ -142,7 +142,7 @@ def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
         max_new_tokens=recipe.agent.max_new_tokens,
         max_images=max(1, recipe.agent.screenshots),
         seed=recipe.train.seed,
-        threads=recipe.engine.generate_threads or recipe.engine.threads,
+        threads=recipe.engine.threads,
     )
     return _make_here(recipe, reference, vllm)
 

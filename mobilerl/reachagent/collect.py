@@ -53,7 +53,7 @@ def _explore(settings: PagesSection, phone: PhoneSection, say: Say) -> PageGraph
     apps = _apps(settings.apps)
 
     def explorer(seed: int, abstraction: Abstraction | None, screenshots: bool) -> Explorer:
-        device = Phone(APPS, phone.width, phone.height, phone.density)
+        device = Phone(APPS, phone.width, phone.height)
         return Explorer(device, seed, abstraction, screenshots=screenshots)
 
     seeds = range(PHONE_SEED, PHONE_SEED + SURVEY_PHONES)

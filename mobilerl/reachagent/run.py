@@ -225,7 +225,7 @@ def _run(recipe: Recipe, run_dir: Path) -> Path:
     entries = [("SFT", made.measure(f"{SUITE}-before", made.base_path))]
     final = made.train_stage1()
     entries.append(("stage 1", made.measure(f"{SUITE}-stage1", final)))
-    if recipe.dpo.enabled:
+    if recipe.dpo.epochs:
         final = made.train_dpo(final)
         entries.append(("DPO", made.measure(f"{SUITE}-after", final)))
     put_final(final, run_dir, TRAINER_FILES)

@@ -34,13 +34,16 @@ JUDGE_METRICS = {
 }
 """Costs of a judge and the names under which the scorer's metrics report them."""
 
+RETRIES = 3
+"""Number of times that an episode is repeated after device failures."""
+
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
     """Settings of a collector. `min_group` is the minimum fraction of its episodes that a usable group completed."""
 
     group_size: int = 8
-    max_retries: int = 3
+    max_retries: int = RETRIES
     min_group: float = 0.75
     episode: EpisodeSettings = EpisodeSettings()
 

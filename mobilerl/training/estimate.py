@@ -146,7 +146,7 @@ def _learning_s(recipe: Recipe, engine: Engine, algorithm: Algorithm, groups: Se
     if not samples:
         return 0.0
     batch = list(islice(cycle(samples), recipe.algorithm.mini_batch_size))
-    steps = step_counter(algorithm, recipe.train.max_skipped_steps)
+    steps = step_counter(algorithm)
     for _ in range(2):  # the first one is slower
         began = time.monotonic()
         learn(engine, algorithm, [batch], steps)

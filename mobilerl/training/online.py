@@ -86,7 +86,7 @@ class OnlineTrainer:
         self.engine: Engine = make_trainer_engine(recipe)
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))
         self.sampler.use_values(self.algorithm.instruction_values)
-        self.steps = step_counter(self.algorithm, recipe.train.max_skipped_steps)
+        self.steps = step_counter(self.algorithm)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
         self._held_out = opened.suite.held_out(recipe.eval.instances) if recipe.eval.every else {}

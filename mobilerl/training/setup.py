@@ -42,9 +42,7 @@ def make_collector(
     fits = None if recipe.engine.type == "local" else partial(_fits, engine, recipe.vllm.max_prompt)
     actor = ModelActor(policy, context, sampling, fits)
     greedy = ModelActor(policy, context, Sampling(0.0, recipe.agent.max_new_tokens), fits)
-    settings = CollectorSettings(
-        recipe.algorithm.group_size, recipe.rollout.max_retries, episode=episode_settings(recipe.agent)
-    )
+    settings = CollectorSettings(recipe.algorithm.group_size, episode=episode_settings(recipe.agent))
     if isinstance(policy, StreamPolicy):
         return Collector(devices, actor, settings, scorer=make_scorer(recipe, processes), greedy=greedy)
     collector = Collector(devices, actor, settings, policy.check_batch, make_scorer(recipe, processes), greedy)

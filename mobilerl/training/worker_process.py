@@ -105,7 +105,7 @@ class _WorkerState:
         from mobilerl.training.setup import make_collector
 
         self._index = part.index
-        settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
+        settings = recipe.engine.model_copy(update={"threads": 1})
         # A checkpoint of the run, in place of a start model that is gone, may have been deleted since.
         newest = latest(run_dir) if run_dir and not Path(recipe.model).is_dir() else None
         self.engine = make_engine(newest or recipe.model, settings, recipe.rollout.temperature)

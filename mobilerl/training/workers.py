@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from mobilerl.config import Recipe
 from mobilerl.envs.base import DeviceEvent, DeviceReport, Task
 from mobilerl.records import Group, LostGroup
+from mobilerl.rollout.collector import RETRIES
 from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
 from mobilerl.system.child_processes import signals_held
 from mobilerl.training import unguarded, worker_process
@@ -288,14 +289,14 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
 
     This is far more than a healthy worker takes: the time if every attempt ran into its deadline and broke its device.
     """
-    rollout, fleet = recipe.rollout, recipe.fleet
+    fleet = recipe.fleet
     episode = recipe.agent.deadline_s + (recipe.judge.longest_s if recipe.judge.reward else 0.0)
     start = START_S
     if not fleet_type(fleet).in_process:
         episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is refreshed, dropped, and another started
         start += fleet.give_up_s  # time without a working device after which a worker fails by itself
     rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.fleet.count))))
-    return min(start + rounds * (1 + rollout.max_retries) * episode, threading.TIMEOUT_MAX)
+    return min(start + rounds * (1 + RETRIES) * episode, threading.TIMEOUT_MAX)
 
 
 def _seed(seed: int, prefix: str, index: int) -> int:

@@ -114,7 +114,7 @@ def test_a_second_call_repeats_nothing(folder, trained):
 def test_a_run_without_dpo_ends_after_stage_1(folder, trained):
     """The graph of the first run is used, so that the tasks are the same; another recipe needs another folder."""
     pages = {"graph": folder / "run" / "pages", "reaching": "false", "walks": PAGES["walks"], "epochs": PAGES["epochs"]}
-    other = {**SECTIONS, "pages": pages, "dpo": {"enabled": "false"}}
+    other = {**SECTIONS, "pages": pages, "dpo": {"epochs": 0}}
     assert "belongs to another recipe" in recipe(folder, sections=other, code=2)
     recipe(folder, sections=other, run="ablation", evaluated="no")
     run = folder / "ablation"

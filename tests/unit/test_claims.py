@@ -52,7 +52,7 @@ def test_every_setting_may_differ_or_is_refused_with_both_values(kind):
         assert not said or said[0].startswith(f"{name} is {table[setting]!r}, and "), said
         allowed |= set() if said else {name}
     assert {"fleet.serials", "fleet.hosts", "fleet.count", "tracking.wandb", "cluster.nodes", "judge.url"} <= allowed
-    assert {"train.checkpoint_every", "rollout.workers", "vllm.timeout_s", "agent.deadline_s"} <= allowed
+    assert {"train.checkpoint_every", "rollout.workers", "agent.deadline_s"} <= allowed
     forbidden = {"model", "train.seed", "algorithm.learning_rate", "algorithm.type", "judge.model", "phone.popup_rate"}
     assert not forbidden & allowed and 0.2 < len(allowed) / len(list(names(before))) < 0.8
 

@@ -25,7 +25,7 @@ def test_flags_override_the_file_and_the_file_the_defaults(tmp_path):
     )
     assert (recipe.train.iterations, recipe.train.seed, recipe.phone.popup_rate) == (9, 3, 0.5)
     assert recipe.train.max_minutes is None and recipe.engine.max_pixels is None
-    assert recipe.tasks.templates == ("a", "b") and recipe.train.max_skipped_steps == Recipe().train.max_skipped_steps
+    assert recipe.tasks.templates == ("a", "b") and recipe.train.keep_batches == Recipe().train.keep_batches
 
 
 @pytest.mark.parametrize(

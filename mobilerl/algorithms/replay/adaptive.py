@@ -32,7 +32,6 @@ class AdaptivePositiveReplay:
         kappa: maximum number of trajectories that enter per iteration.
         gamma: maximum fraction of replayed samples in a mini-batch, in [0, 1].
         max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
-        uniform: whether to draw all entries with equal probability and evict the oldest.
         max_response_prob: steps whose response had a higher probability are not drawn.
     """
 
@@ -42,7 +41,6 @@ class AdaptivePositiveReplay:
         kappa: int,
         gamma: float,
         max_age: int | None = None,
-        uniform: bool = False,
         max_response_prob: float = 1.0,
     ) -> None:
         if capacity < 1 or kappa < 1:
@@ -55,7 +53,6 @@ class AdaptivePositiveReplay:
         self.kappa = kappa
         self.gamma = gamma
         self.max_age = max_age
-        self.uniform = uniform
         self.max_response_prob = max_response_prob
         self._entries: list[_Entry] = []  # always best first
         self._iteration: int | None = None
@@ -154,7 +151,7 @@ class AdaptivePositiveReplay:
 
     def _select_kept(self, entries: Sequence[_Entry]) -> list[_Entry]:
         """The entries that stay in the buffer, best first."""
-        return sorted(entries, key=_newest_first if self.uniform else _best_first)[: self.capacity]
+        return sorted(entries, key=_best_first)[: self.capacity]
 
     def _draw_order(self, rng: random.Random) -> list[_Entry]:
         """The entries in random order, sampled without replacement in proportion to their weights.
@@ -166,14 +163,10 @@ class AdaptivePositiveReplay:
         for i, entry in enumerate(self._entries):
             if i == 0 or entry.rarity < self._entries[i - 1].rarity:
                 rank = i + 1
-            arrivals.append((rng.expovariate(1.0 if self.uniform else 1.0 / rank), i))
+            arrivals.append((rng.expovariate(1.0 / rank), i))
         return [self._entries[i] for _, i in sorted(arrivals)]
 
 
 def _best_first(entry: _Entry) -> tuple[float, int, str]:
     """Sort key: rarest first, then newest (closest to the policy), then by id to break ties."""
     return (-entry.rarity, -entry.iteration, entry.trajectory.id)
-
-
-def _newest_first(entry: _Entry) -> tuple[int, str]:
-    return (-entry.iteration, entry.trajectory.id)
