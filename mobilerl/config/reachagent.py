@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mobilerl.config.marks import ANY, OnlyWith
-from mobilerl.config.types import Count, Positive, Rate, Section
+from mobilerl.config.types import Count, Rate, Section
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 DPO = OnlyWith({"dpo.epochs": ANY})
@@ -20,8 +20,6 @@ class PagesSection(Section):
     """Folder of a stored page graph; empty to explore an embedded phone."""
     apps: Annotated[tuple[str, ...], OnlyWith({"pages.graph": ("",)})] = ()
     """Apps to explore; empty for all."""
-    walks: Positive = 1000
-    """Number of random walks per app for navigation tasks, in addition to the shortest path to every page."""
     reaching: bool = True
     """Train on page-reaching tasks (false: ReachAgent without reach)."""
     operation: bool = True

@@ -22,6 +22,7 @@ RENAMED = {
 }
 """Old to new names, of settings or of whole sections."""
 REMOVED = {
+    "agent.max_invalid": ((3,), "three invalid actions in a row end an episode"),
     "algorithm.replay.order": (("rarity",), "AdaGRPO replays the rarest successes first"),
     "dpo.enabled": ((), "dpo.epochs = 0 runs no DPO"),
     "engine.generate_threads": ((0, 1), "a tiny model samples with one CPU thread, others with engine.threads"),
@@ -30,6 +31,7 @@ REMOVED = {
     "judge.max_tokens": ((512, 4096), "a response of the judge may have 4096 tokens"),
     "judge.timeout_s": ((120.0,), "a request to the judge may take 120 s"),
     "judge.votes": ((1,), "one response decides"),
+    "pages.walks": ((1000,), "navigation tasks come from 1000 random walks in an app"),
     "phone.density": ((None,), "it follows from phone.width and phone.height; `wm density` changes it on a phone"),
     "rollout.max_retries": ((3,), "an episode is repeated three times after device failures"),
     "suite.free_reward": ((False,), "tasks that are solved from the start teach nothing, and are left out"),
@@ -57,7 +59,7 @@ def new_name(name: str) -> str | None:
 
 
 def why_gone(name: str) -> str | None:
-    """What holds instead of a setting of the dotted `name` or of its section, if it is gone; None if there never was."""
+    """What holds instead of a setting of the dotted `name`, or of its section, that is gone; None for other names."""
     gone = next((REMOVED[part] for part in (name, name.partition(".")[0]) if part in REMOVED), None)
     return gone and f"it was removed, leave it out: {gone[1]}"
 

@@ -132,9 +132,7 @@ SuiteSection = union_of(OWN, "phone")
 def check_androidworld_fleet(fleet: FleetSection) -> None:
     """Raises ValueError unless containers of this fleet can be AndroidWorld servers."""
     if fleet.image == FleetSection.model_fields["image"].default:
-        raise ValueError(
-            f"the image {fleet.image} has no AndroidWorld: set fleet.image, as in docs/benchmarks.md"
-        )
+        raise ValueError(f"the image {fleet.image} has no AndroidWorld: set fleet.image, as in docs/benchmarks.md")
     if 0 < fleet.memory_mb < EMULATOR_MB:
         raise ValueError(f"fleet.memory_mb is {fleet.memory_mb}; an emulator needs {EMULATOR_MB}, and 4096 is better")
     if fleet.reset not in ("keep", "fresh"):

@@ -36,8 +36,8 @@ from mobilerl.engines.scoring import (
     with_prepared_images,
 )
 from mobilerl.inference.local import length_batches, sample
-from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models import tiny
+from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec

@@ -60,5 +60,5 @@ def build_messages(
 
 def make_context(agent: AgentSection, size_seen: SizeSeen | None = None) -> ContextPolicy:
     """Makes the context policy of the agent settings. `size_seen` is as in `ContextPolicy`, if the model is known."""
-    settings = agent.model_dump(exclude={"format", "random_marks", "max_new_tokens", "max_invalid", "deadline_s"})
+    settings = agent.model_dump(exclude={"format", "random_marks", "max_new_tokens", "deadline_s"})
     return ContextPolicy(**settings, format=agent.format or "mobilerl", size_seen=size_seen)

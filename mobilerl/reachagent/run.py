@@ -68,7 +68,7 @@ class ReachAgentRun(SftRun):
 
     @cached_property
     def tasks(self) -> TaskSet:
-        return page_tasks(self.graph, self.recipe.pages.walks, self.seed, self.run_dir / "pages", say)
+        return page_tasks(self.graph, self.seed, self.run_dir / "pages", say)
 
     @cached_property
     def writer(self) -> ResponseWriter:

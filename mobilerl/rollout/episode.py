@@ -25,17 +25,20 @@ class Played:
     """Cause of an INFRA_ERROR that is the task's own fault; None if a device or nothing failed."""
 
 
+MOST_INVALID = 3
+"""Number of invalid actions in a row that end an episode."""
+
+
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """Limits of an episode. `max_invalid` invalid actions in a row end it; `deadline_s` ends it as an infra error."""
+    """Limits of an episode. `MOST_INVALID` invalid actions in a row end it; `deadline_s` ends it as an infra error."""
 
-    max_invalid: int = 3
     deadline_s: float = 600.0
     random_marks: bool = False
 
 
 def episode_settings(agent: AgentSection) -> EpisodeSettings:
-    return EpisodeSettings(agent.max_invalid, agent.deadline_s, agent.random_marks)
+    return EpisodeSettings(agent.deadline_s, agent.random_marks)
 
 
 async def run_episode(
@@ -148,7 +151,7 @@ async def _play(
         invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
         if isinstance(decision.action, Finish):
             return Status.FINISHED, result.observation
-        if invalid >= settings.max_invalid:
+        if invalid >= MOST_INVALID:
             return Status.INVALID, result.observation
         if result.done:
             return Status.TRUNCATED, result.observation

@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 
-import pytest
 from androidworld_expert import ExpertActor
 from androidworld_play import DOING, FREELY, local_phones_fixture, stand_ins_fixture  # noqa: F401 - fixtures among them
 

@@ -7,7 +7,6 @@ import textwrap
 
 import pytest
 
-from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.suites.fleet import container_settings
 

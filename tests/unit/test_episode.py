@@ -57,7 +57,7 @@ def test_finish_ends_an_episode():
     ],
 )
 def test_the_step_budget_and_invalid_actions_in_a_row_end_an_episode(actions, max_steps, status, steps):
-    trajectory = play(actions=actions, max_steps=max_steps, max_invalid=3)
+    trajectory = play(actions=actions, max_steps=max_steps)
     assert (trajectory.status, len(trajectory.steps)) == (status, steps)
     assert trajectory.reward == float(status is Status.FINISHED)
 

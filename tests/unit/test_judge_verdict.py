@@ -1,6 +1,5 @@
 """Reading verdicts, and the judge's agreement with the verifier."""
 
-
 import pytest
 from scripted_env import make_task
 

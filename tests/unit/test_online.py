@@ -56,7 +56,6 @@ SMALL = {
     "agent.screenshots": 0,
     "agent.layout": "compact",
     "agent.max_new_tokens": 4,
-    "agent.max_invalid": 1,
     "engine.threads": 1,
     "tasks.templates": json.dumps(["MusicPause"]),
     "tasks.per_template": 2,

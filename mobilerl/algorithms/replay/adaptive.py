@@ -36,12 +36,7 @@ class AdaptivePositiveReplay:
     """
 
     def __init__(
-        self,
-        capacity: int,
-        kappa: int,
-        gamma: float,
-        max_age: int | None = None,
-        max_response_prob: float = 1.0,
+        self, capacity: int, kappa: int, gamma: float, max_age: int | None = None, max_response_prob: float = 1.0
     ) -> None:
         if capacity < 1 or kappa < 1:
             raise ValueError(f"replay: capacity and kappa must be at least 1, got {capacity} and {kappa}")

@@ -218,7 +218,7 @@ class VerlEngine:
         self._loop.resume()
 
     def _within(self, what: str, call: Callable[[], T]) -> T:
-        """Returns the result of a call that has no timeout of its own. Raises EngineError after `VllmSection.timeout_s`."""
+        """Returns the result of a call that has no timeout of its own. Raises EngineError after `timeout_s`."""
         done: Future[T] = Future()
 
         def run() -> None:

@@ -78,7 +78,6 @@ class AndroidLabCommand(EvalCommand):
             rounds=args.rounds,
             settings=LabSettings(args.interval, not args.from_home, args.launch_wait),
             snapshot=args.snapshot,
-            max_invalid=recipe.agent.max_invalid,
         )
         answers = AnswerJudge(args.judge_url, args.judge_model) if args.judge_url else None
         judges, devices = Judges(checkout, args.judge_python), ", ".join(args.serial)

@@ -62,12 +62,7 @@ class AndroidWorldCommand(EvalCommand):
 
         servers = _servers(args, recipe)
         same = {name: getattr(args, name) for name in ("seed", "instances", "runs", "step_cap", "retries", "keep")}
-        other = {
-            "templates": args.template,
-            "max_invalid": recipe.agent.max_invalid,
-            "boot_wait_s": args.boot_wait,
-            "commit": args.androidworld_commit,
-        }
+        other = {"templates": args.template, "boot_wait_s": args.boot_wait, "commit": args.androidworld_commit}
         plan = validate(Plan, same | other, "command line")
         policy = real_phone_policy(recipe, args.agent, args.model, args.model_name, args.temperature, plan.seed)
         devices = ", ".join(args.server)

@@ -22,7 +22,7 @@ from mobilerl.eval.report import RESULTS, write_results
 from mobilerl.eval.run import Say, WatchedEnv, run_tasks
 from mobilerl.records import Group
 from mobilerl.records.files import append_trajectory
-from mobilerl.rollout.episode import EpisodeSettings
+from mobilerl.rollout.episode import MOST_INVALID, EpisodeSettings
 from mobilerl.suites.androidworld.results import androidworld_results, record_of
 from mobilerl.suites.androidworld.servers import DEADLINE_S, Servers
 
@@ -43,7 +43,6 @@ class Plan(Section):
     runs: Positive = 1
     templates: tuple[str, ...] = ()
     step_cap: Positive | None = None
-    max_invalid: Count = 3
     retries: Count = 3
     boot_wait_s: Weight = BOOT_WAIT_S
     commit: str | None = None
@@ -82,7 +81,7 @@ class Plan(Section):
             "budgets_sha256": budgets_hash(self.names),
             "step_cap": self.step_cap,
             "success": "the full score, after the agent said that it was done",
-            "max_invalid": self.max_invalid,
+            "max_invalid": MOST_INVALID,
             "deadline_s": DEADLINE_S,
             "retries": self.retries,
             "screens_and_actions": "adb" if over_adb else "http",
@@ -163,7 +162,7 @@ class _Run:
                     ended_of, steps = f"{total - self._left}/{total}", len(trajectory.steps)
                     self.say(f"{ended_of} {group.task.template}: {trajectory.reward:g} in {steps} steps")
 
-                episode = EpisodeSettings(plan.max_invalid, DEADLINE_S)
+                episode = EpisodeSettings(DEADLINE_S)
                 play = partial(
                     run_tasks, devices, self.policy, tasks, SUITE, episode, record_group, retries=plan.retries
                 )

@@ -33,7 +33,7 @@ class InstructionsSuite:
         assert isinstance(recipe.suite, InstructionsSuiteSection)
         self._recipe, self._settings = recipe, recipe.suite
         self.judged = recipe.judge.reward or bool(recipe.rollout.scorer)
-        """Whether a judge or scorer replaces the tasks' own checks; then tasks that are solved from the start are run."""
+        """Whether a judge or scorer replaces the tasks' own checks; tasks that are solved from the start then count."""
 
     def check(self) -> None:
         self._training_tasks()
@@ -82,7 +82,11 @@ class InstructionsSuite:
         phone, apps = self._recipe.phone, {**APP_NAMES, **self._read().apps}
         return [
             InstructionEnv(
-                f"sim-{i}", InProcessTransport(Phone(APPS, phone.width, phone.height), f"sim-{i}"), apps, self.judged, STILL
+                f"sim-{i}",
+                InProcessTransport(Phone(APPS, phone.width, phone.height), f"sim-{i}"),
+                apps,
+                self.judged,
+                STILL,
             )
             for i in range(self._recipe.fleet.count)
         ]
