@@ -14,7 +14,7 @@ from typing import Any
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.config.claims import check_claim, claim
-from mobilerl.config.reading import held
+from mobilerl.config.reading import lock_run_dir
 from mobilerl.engines.registry import make_engine, make_trainer_engine
 from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import invalid_lines, read_results, write_results
@@ -213,7 +213,7 @@ def run(recipe: Recipe, run_dir: Path) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
-    with held(run_dir):
+    with lock_run_dir(run_dir):
         return _run(recipe, run_dir)
 
 

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from mobilerl.algorithms.base import make_algorithm
-from mobilerl.config.reading import held
+from mobilerl.config.reading import lock_run_dir
 from mobilerl.engines.registry import make_trainer_engine
 from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.records import Group, TrainingSample
@@ -49,7 +49,7 @@ REMOVED = "the curriculum removed every task (see algorithm.curriculum.revisit_e
 
 def train(run: Run) -> None:
     """Starts or resumes a training run. Raises ConfigError or CheckpointError for problems that the user can fix."""
-    with held(run.run_dir):
+    with lock_run_dir(run.run_dir):
         check_run_dir(run.recipe, run.run_dir, run.resume)
         _train(run)
 

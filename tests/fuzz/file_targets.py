@@ -89,11 +89,6 @@ STATE = {
 }
 (FOLDER / "config.json").write_text("{}")
 
-# --- the viewer's paths ------------------------------------------------------------------------------------------
-
-SCREEN = "screens/" + "a" * 64 + ".png"
-
-
 TARGETS = [
     Target("recipe", damaged_text(RECIPES, TOML_PIECES), _read("recipe.toml", load_recipe, Recipe, ConfigError)),
     Target("saved recipe", damaged_json_text([SAVED]), _read("saved.json", read_saved, Recipe, ConfigError)),
