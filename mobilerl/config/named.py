@@ -24,5 +24,5 @@ def load_named(name: str, where: str) -> Any:
     except AttributeError:
         reason = f"{module} has no {attribute!r}"
     raise ConfigError(
-        f"{where} = {name!r} cannot be imported ({reason}): correct the name, or install its package here (or set PYTHONPATH)"
+        f"{where} = {name!r} cannot be imported ({reason}): correct the name, or install its package here"
     )
