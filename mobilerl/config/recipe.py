@@ -64,7 +64,7 @@ class Recipe(Section):
     tracking: Annotated[TrackingSection, TRAININGS, RESUMABLE] = TrackingSection()
 
     @property
-    def plays_in_workers(self) -> bool:
+    def has_rollout_workers(self) -> bool:
         """Whether worker processes with copies of the model collect; vLLM serves many episodes without workers."""
         return self.rollout.workers > 0 and self.engine.type == "local"
 
@@ -84,7 +84,7 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _judge_is_shared(self) -> Recipe:
         asking = min(self.rollout.workers, self.fleet.count)
-        if self.judge.reward and self.plays_in_workers and asking > self.judge.concurrency:
+        if self.judge.reward and self.has_rollout_workers and asking > self.judge.concurrency:
             raise ValueError(f"each of rollout.workers asks the judge: set judge.concurrency to at least {asking}")
         return self
 

@@ -16,7 +16,7 @@ from mobilerl.rollout.reward import check_reward
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Rollout:
     """A played episode and the observation after its last step (None if the device failed before that)."""
 
     trajectory: Trajectory
@@ -45,12 +45,12 @@ async def run_episode(
     env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings
 ) -> Trajectory:
     """Plays an episode and returns its trajectory, with the reward of the task's own check."""
-    return (await play_episode(env, actor, task, episode_id, settings)).trajectory
+    return (await do_rollout(env, actor, task, episode_id, settings)).trajectory
 
 
-async def play_episode(
+async def do_rollout(
     env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, scored: bool = True
-) -> Played:
+) -> Rollout:
     """Plays `task` to its end. A device failure or a missed deadline gives status INFRA_ERROR, never an exception.
 
     Unless `scored`, the reward is 0 and has to be assigned by the caller. The trajectory's task has the instruction as
@@ -64,7 +64,7 @@ async def play_episode(
     try:
         async with asyncio.timeout(settings.deadline_s) as deadline:
             try:
-                status, final = await _play(env, actor, episode_id, settings, progress)
+                status, final = await _run_steps(env, actor, episode_id, settings, progress)
                 reward = await _score(env, task, scored)
             except TaskFault as fault:
                 await _check_health(env, fault)
@@ -89,7 +89,7 @@ async def play_episode(
         error=error,
         wall_s=time.monotonic() - start,
     )
-    return Played(trajectory, final, task_fault)
+    return Rollout(trajectory, final, task_fault)
 
 
 async def _check_health(env: MobileEnv, fault: TaskFault) -> None:
@@ -121,7 +121,7 @@ class _Progress:
     deciding: bool = False
 
 
-async def _play(
+async def _run_steps(
     env: MobileEnv, actor: Actor, episode_id: str, settings: EpisodeSettings, progress: _Progress
 ) -> tuple[Status, Observation]:
     """Returns the status and the observation after the last step, updating `progress` along the way."""

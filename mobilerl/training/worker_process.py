@@ -140,7 +140,7 @@ class _WorkerState:
         torch.manual_seed(order.seed)
         before, busy = self.collector.counts.copy(), self.collector.busy_s
         async with self._counting():
-            groups = await self._play(order)
+            groups = await self._collect(order)
         lost = tuple(self.collector.take_lost())
         return WorkerResult(
             tuple(groups),
@@ -152,7 +152,7 @@ class _WorkerState:
             lost,
         )
 
-    async def _play(self, order: Assignment) -> list[Group]:
+    async def _collect(self, order: Assignment) -> list[Group]:
         if order.evaluate:
             prefix = order.jobs[0][0].rpartition("-")[0]
             return await self.collector.evaluate([task for _, task in order.jobs], f"{prefix}.{self._index}")

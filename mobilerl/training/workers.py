@@ -113,14 +113,14 @@ class RolloutWorkers:
 
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """Collects one group per task, in the order of `tasks`; lost groups are left out."""
-        return self.take(await self.play(tasks, prefix))
+        return self.take(await self.rollout(tasks, prefix))
 
     async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """Plays one greedy episode per task, as in `Collector`, once the workers have finished their assignments."""
-        answers = await self.play(tasks, prefix, evaluate=True)
+        answers = await self.rollout(tasks, prefix, evaluate=True)
         return self.take(answers)
 
-    async def play(self, tasks: Sequence[Task], prefix: str, evaluate: bool = False) -> list[WorkerResult]:
+    async def rollout(self, tasks: Sequence[Task], prefix: str, evaluate: bool = False) -> list[WorkerResult]:
         """Plays the groups without adding up their counts, which `take` does."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
         version = self._engine.version
@@ -131,15 +131,15 @@ class RolloutWorkers:
             Assignment(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights, evaluate)
             for i in range(len(self._workers))
         ]
-        return await asyncio.gather(*(self._play(w, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs))
+        return await asyncio.gather(*(self._assign(w, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs))
 
-    async def _play(self, worker: _Worker, order: Assignment) -> WorkerResult:
-        answer = await asyncio.get_running_loop().run_in_executor(self._threads, worker.play, order)
+    async def _assign(self, worker: _Worker, order: Assignment) -> WorkerResult:
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, worker.carry_out, order)
         worker.ended, self._ended = 0, self._ended + answer.counts["finished"] + answer.counts["failed"]
         return answer
 
     def take(self, answers: Sequence[WorkerResult]) -> list[Group]:
-        """Adds up the counts of results of `play` and returns their groups in the order of their tasks."""
+        """Adds up the counts of results of `rollout` and returns their groups in the order of their tasks."""
         self._status = Counter()
         for answer in answers:
             self.counts += answer.counts
@@ -169,7 +169,7 @@ class _Worker:
         self._busy = threading.Lock()
         """Held during an assignment, so that there is one at a time."""
 
-    def play(self, order: Assignment) -> WorkerResult:
+    def carry_out(self, order: Assignment) -> WorkerResult:
         """Carries out an assignment, blocking until it is done. Raises WorkerError if the worker fails for good."""
         with self._busy:
             return self._carried_out(order)

@@ -19,8 +19,9 @@ import psutil
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from model_checks import as_vllm_wants_it
 
-from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create, png
+from mobilerl.benchmarks.model_families import FAMILIES, create, png
 from mobilerl.config import VllmSection
 from mobilerl.engines.local import LocalSettings
 from mobilerl.engines.vllm import VllmEngine

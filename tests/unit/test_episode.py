@@ -10,7 +10,7 @@ from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
 from mobilerl.envs.base import Back, Finish, InfraError, Invalid, NoScore, Tap
 from mobilerl.records import Status
-from mobilerl.rollout.episode import EpisodeSettings, play_episode
+from mobilerl.rollout.episode import EpisodeSettings, do_rollout
 
 BAD = Invalid("no")
 ACTIONS = (Tap(1, 1), Finish("done"))
@@ -18,8 +18,8 @@ ACTIONS = (Tap(1, 1), Finish("done"))
 
 def play(env=None, actions=ACTIONS, max_steps=5, actor=None, scored=True, **settings):
     task, actor = make_task(max_steps=max_steps), actor or ScriptedActor(actions)
-    played = run(play_episode(env or ScriptedEnv(), actor, task, "e-00", EpisodeSettings(**settings), scored))
-    return played.trajectory
+    rollout = run(do_rollout(env or ScriptedEnv(), actor, task, "e-00", EpisodeSettings(**settings), scored))
+    return rollout.trajectory
 
 
 def faulty(where: str, kind: str, step: int = 0) -> ScriptedEnv:

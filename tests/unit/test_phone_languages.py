@@ -246,7 +246,7 @@ def test_popups_have_room_for_their_texts(locale):
     device.launch("com.android.tasks")
     for popup in CATALOGUE:
         device.popup = popup
-        device.changed()
+        device.invalidate()
         written: list[Written] = []
         render.draw_screen(device, written)
         assert len(written) > 3 and [w.text for w in written if w.shown != w.text or fonts.missing(w.text)] == []
