@@ -182,7 +182,7 @@ def test_a_run_that_ends_before_any_step_could_be_taken_fails(model, tmp_path, m
     algorithm.objective = logarithm_of_zero
     monkeypatch.setattr(online, "make_algorithm", lambda *_: algorithm)
     with pytest.raises(NotFinite, match="NaN or infinity in the loss, so all 2 optimizer steps were skipped"):
-        train(small(model, train__max_env_steps=5), tmp_path / "run", resume=False)
+        train(small(model, train__max_env_steps=15), tmp_path / "run", resume=False)
 
 
 def test_a_run_says_what_it_does_and_what_it_left_and_a_finished_one_how_to_go_on(model, tmp_path, capsys):
