@@ -9,7 +9,8 @@ is not copied: ours has the same parts, and `agent.system_prompt` takes the orig
   point. Swipe, Type and Launch mean what they do in mobilerl's format.
 - An unreadable response ends the episode (`max_invalid` = 1), and so do five equal actions in a row.
 - Not as upstream: a Swipe without an element starts in the middle of the screen instead of raising; a Launch of an
-  unknown name is not taken for the nearest one; Call_API is unreadable.
+  unknown name is not taken for the nearest one; Call_API is unreadable; goals of AndroidWorld have no prefix, as in
+  upstream's local script and unlike its deployed one.
 """
 
 from __future__ import annotations
