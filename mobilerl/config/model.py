@@ -11,6 +11,7 @@ from mobilerl.config.types import Count, Positive, Rate, Section, Share
 
 FormatName = Literal[
     "mobilerl",
+    "mobilerl-9b",
     "qwen2.5-vl",
     "qwen3-vl",
     "ui-tars",
@@ -58,6 +59,8 @@ class AgentSection(Section):
     """Number the marks of a screen in random order, so that a model cannot count lines instead of reading them."""
     max_new_tokens: Positive = 512
     """Maximum length of a response, in tokens (MobileRL: 4096)."""
+    max_invalid: Positive = 3
+    """Number of consecutive invalid actions that end an episode."""
     deadline_s: Annotated[Rate, RESUMABLE] = 1800.0
     """Time limit of an episode, in seconds, after which the device counts as failed; it includes waiting for updates
     where sampling and training share a GPU."""

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mobilerl.config.marks import ANY, OnlyWith
-from mobilerl.config.types import Count, Rate, Section
+from mobilerl.config.types import Count, Positive, Rate, Section
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 DPO = OnlyWith({"dpo.epochs": ANY})
@@ -41,5 +41,7 @@ class DpoSection(Section):
     """Strength of the penalty for deviating from stage 1 (DPO eq. 7). recipes/reachagent.toml: 0.5."""
     epochs: Count = 2
     """Epochs over the pairs (ReachAgent: 2); with 0, training ends after stage 1 (ReachAgent without DPO)."""
+    batch_size: Annotated[Positive | None, DPO] = None
+    """Pairs per optimizer step; null for `sft.batch_size` (ReachAgent: 1, and 4 in stage 1)."""
     learning_rate: Annotated[Rate, DPO] = 1e-5
     """Peak learning rate (ReachAgent)."""

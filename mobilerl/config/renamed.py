@@ -22,8 +22,6 @@ RENAMED = {
 }
 """Old to new names, of settings or of whole sections."""
 REMOVED = {
-    "agent.max_invalid": ((3,), "three invalid actions in a row end an episode"),
-    "algorithm.replay.order": (("rarity",), "AdaGRPO replays the rarest successes first"),
     "dpo.enabled": ((), "dpo.epochs = 0 runs no DPO"),
     "engine.generate_threads": ((0, 1), "a tiny model samples with one CPU thread, others with engine.threads"),
     "fleet.adb_port": ((5555, 5556), "the image says it: EXPOSE 5555, or 5556"),
@@ -36,7 +34,6 @@ REMOVED = {
     "rollout.max_retries": ((3,), "an episode is repeated three times after device failures"),
     "suite.free_reward": ((False,), "tasks that are solved from the start teach nothing, and are left out"),
     "suite.seed": ((1000,), "AndroidWorld's training tasks are those of seed 1000"),
-    "suite.step_cap": ((None,), "a task's step budget is AndroidWorld's own"),
     "tiny": (({"hidden": 128},), "the hidden size of a tiny model is 128"),
     "tracking.alerts": ((True, False), "wandb sends alerts if your account there asks for them"),
     "tracking.trackio": ((False,), "use tracking.wandb or tracking.tensorboard"),

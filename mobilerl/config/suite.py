@@ -65,6 +65,8 @@ class AndroidWorldSuiteSection(SuiteBase):
     servers: Annotated[tuple[str, ...], RESUMABLE] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
+    step_cap: Positive | None = None
+    """Upper limit of each task's step budget, which is ten times its complexity in AndroidWorld; null for none."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""

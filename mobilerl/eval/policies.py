@@ -130,8 +130,8 @@ def real_phone_policy(
         return EvalPolicy(scripted_actor(agent, seed, ()), {"agent": agent})
     # Real phones do not run in lockstep, so batches do not wait for all of them.
     policy = model_policy(recipe, found, model_name, temperature, seed, LATE_WAIT_S)
-    # The suite has its own deadlines.
-    settings = agent_protocol(recipe, temperature, leave_out={"deadline_s"})
+    # The suite has its own deadlines and limits.
+    settings = agent_protocol(recipe, temperature, leave_out={"deadline_s", "max_invalid"})
     return replace(policy, protocol={"agent": POLICY, **policy.protocol, **settings})
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from mobilerl.config import AgentSection
 from mobilerl.envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
-from mobilerl.policy.actor import Actor
+from mobilerl.policy.actor import Actor, make_decision
+from mobilerl.policy.context import make_context
 from mobilerl.policy.screen import parse_screen
 from mobilerl.policy.turns import Turn
 from mobilerl.records import Status, Step, Trajectory
@@ -25,20 +26,22 @@ class Rollout:
     """Cause of an INFRA_ERROR that is the task's own fault; None if a device or nothing failed."""
 
 
-MOST_INVALID = 3
-"""Number of invalid actions in a row that end an episode."""
-
-
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """Limits of an episode. `MOST_INVALID` invalid actions in a row end it; `deadline_s` ends it as an infra error."""
+    """Limits of an episode. `max_invalid` invalid actions in a row end it; `deadline_s` ends it as an infra error."""
 
+    max_invalid: int = 3
     deadline_s: float = 600.0
     random_marks: bool = False
+    most_equal: int | None = None
+    """Equal actions in a row after which the agent finishes without being asked; None for no limit."""
+    finishes_invalid: bool = False
+    """Whether an agent whose responses are invalid `max_invalid` times in a row finishes, so that the state counts."""
 
 
 def episode_settings(agent: AgentSection) -> EpisodeSettings:
-    return EpisodeSettings(agent.deadline_s, agent.random_marks)
+    equal = make_context(agent).most_equal
+    return EpisodeSettings(agent.max_invalid, agent.deadline_s, agent.random_marks, equal)
 
 
 async def run_episode(
@@ -126,14 +129,17 @@ async def _run_steps(
 ) -> tuple[Status, Observation]:
     """Returns the status and the observation after the last step, updating `progress` along the way."""
     turns: list[Turn] = []
-    invalid = 0
+    invalid = equal = 0
     observation = await env.reset(progress.task)
     task = progress.task = as_worded(env, progress.task)
     while True:
         screen = parse_screen(observation.xml, observation.width, observation.height, settings.random_marks)
         asked = time.monotonic()
         progress.deciding = True
-        decision = await actor.decide(task, turns, observation, screen, episode_id)
+        if settings.most_equal and equal >= settings.most_equal:
+            decision = make_decision(Finish())
+        else:
+            decision = await actor.decide(task, turns, observation, screen, episode_id)
         progress.deciding = False
         thought_s = time.monotonic() - asked
         result = await env.step(decision.action)
@@ -147,11 +153,14 @@ async def _run_steps(
             note=result.note,
         )
         progress.steps.append(step)
+        equal = equal + 1 if turns and turns[-1].action == step.action else 1
         turns.append(Turn.of(step, screen))
         invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
         if isinstance(decision.action, Finish):
             return Status.FINISHED, result.observation
-        if invalid >= MOST_INVALID:
+        if invalid >= settings.max_invalid:
+            if settings.finishes_invalid and not result.done:
+                await env.step(Finish())
             return Status.INVALID, result.observation
         if result.done:
             return Status.TRUNCATED, result.observation

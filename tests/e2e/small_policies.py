@@ -105,7 +105,7 @@ def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int,
         policy.expect(lambda: collector.playing)
 
     groups: list[Group] = []
-    evaluated, settings = EvalPolicy(actor, {}, connect, policy.check_batch), EpisodeSettings()
+    evaluated, settings = EvalPolicy(actor, {}, connect, policy.check_batch), EpisodeSettings(agent.max_invalid)
     asyncio.run(run_tasks(phones(16), evaluated, tasks, "eval", settings, groups.append, trials))
     return groups
 

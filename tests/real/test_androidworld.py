@@ -97,6 +97,7 @@ def test_one_training_iteration_with_composites_reworded_goals_and_a_free_reward
     names = [*COMPOSITES, *REWORDED, *FREE]
     tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
     settings = {
+        "suite.step_cap": 2,
         "suite.type": "androidworld",
         "suite.servers": json.dumps([f"{url},{ours.serial}"]),
         "tasks.templates": json.dumps(names),

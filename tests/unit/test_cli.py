@@ -98,14 +98,14 @@ def test_agent_settings_come_from_the_checkpoint_and_the_command_line_wins(check
 
     run = tmp_path / "run"
     shutil.copytree(checkpoint, run / "final")  # a run directory stands for its newest checkpoint
-    save_agent(AgentSection(screenshots=0, history_steps=2, max_new_tokens=5), run / "final")
+    save_agent(AgentSection(screenshots=0, history_steps=2, max_new_tokens=5, max_invalid=1), run / "final")
     words = ["eval", "sim", "--model", str(run), "--template", "TodoDue", "--instances", "1", "--engine.threads", "1"]
     assert main([*words, "--agent.max_new_tokens", "3", "--out", str(tmp_path / "out")]) == 0
     assert "from the checkpoint; from the command line: --agent.max_new_tokens" in capsys.readouterr().out
     protocol = json.loads((tmp_path / "out" / "results.json").read_text())["protocol"]
     assert protocol["model"] == str(run / "final") and len(protocol["weights_sha256"]) == 64
     assert (protocol["agent.screenshots"], protocol["agent.history_steps"]) == (0, 2)
-    assert protocol["agent.max_new_tokens"] == 3
+    assert (protocol["agent.max_new_tokens"], protocol["agent.max_invalid"]) == (3, 1)
 
 
 def test_a_mistake_that_can_be_known_leaves_no_run_behind(tmp_path, checkpoint, capsys):

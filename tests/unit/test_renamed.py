@@ -80,7 +80,7 @@ def test_a_run_with_settings_that_are_gone_is_read_if_it_goes_on_as_before(tmp_p
         if values and name.count(".") == 1:
             saved[name.partition(".")[0]][name.partition(".")[2]] = values[0]
     saved |= {"suite": saved["suite"] | {"type": "androidworld", "servers": ["http://h:1"]}}
-    saved |= {"tiny": {"hidden": 128}, "dpo": {"enabled": False}, "algorithm": {"replay": {"order": "rarity"}}}
+    saved |= {"tiny": {"hidden": 128}, "dpo": {"enabled": False}, "vllm": {"timeout_s": 1800.0}}
     (tmp_path / "config.json").write_text(json.dumps(saved))
     assert read_saved(tmp_path / "config.json").dpo.epochs == 0
     (tmp_path / "config.json").write_text(json.dumps(saved | {"judge": {"votes": 3}}))

@@ -29,7 +29,7 @@ from mobilerl.eval.report import RESULTS, write_results
 from mobilerl.eval.run import Say, WatchedEnv, run_tasks
 from mobilerl.policy.unreadable import count_unreadable
 from mobilerl.records import Group
-from mobilerl.rollout.episode import MOST_INVALID, EpisodeSettings
+from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.suites.androidlab.answers import AnswerJudge, no_answer_judge
 from mobilerl.suites.androidlab.devices import Address, OpenedPhone, open_phones
 from mobilerl.suites.androidlab.metrics import count_unchanged
@@ -52,13 +52,16 @@ class Plan:
     rounds: int = 25
     settings: LabSettings = LabSettings()
     snapshot: str = ""
+    max_invalid: int = 3
+    protocol_of: str = ""
+    """Whose evaluation this is; "" for AndroidLab's."""
     skipped: tuple[Skipped, ...] = ()
     """Selected tasks that cannot be judged."""
 
     @property
     def episode(self) -> EpisodeSettings:
         deadline_s = SETUP_S + self.settings.launch_wait_s + JUDGING_S
-        return EpisodeSettings(deadline_s + self.rounds * (self.settings.interval_s + STEP_S))
+        return EpisodeSettings(self.max_invalid, deadline_s + self.rounds * (self.settings.interval_s + STEP_S))
 
 
 def protocol_of(
@@ -84,8 +87,9 @@ def protocol_of(
         "type_action": "replaces the text, no Enter",
         "judge_trees": "of the checkout",
         "deadline_s": plan.episode.deadline_s,
-        "max_invalid": MOST_INVALID,
+        "max_invalid": plan.max_invalid,
         "retries": RETRIES,
+        **({"protocol": plan.protocol_of} if plan.protocol_of else {}),
         **(answers.protocol() if answers else {"judge.model": None}),
         **policy.protocol,
     }

@@ -22,7 +22,7 @@ from mobilerl.eval.report import RESULTS, write_results
 from mobilerl.eval.run import Say, WatchedEnv, run_tasks
 from mobilerl.records import Group
 from mobilerl.records.files import append_trajectory
-from mobilerl.rollout.episode import MOST_INVALID, EpisodeSettings
+from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.suites.androidworld.results import androidworld_results, record_of
 from mobilerl.suites.androidworld.servers import DEADLINE_S, Servers
 
@@ -43,6 +43,11 @@ class Plan(Section):
     runs: Positive = 1
     templates: tuple[str, ...] = ()
     step_cap: Positive | None = None
+    max_invalid: Count = 3
+    most_equal: Positive | None = None
+    """As in `EpisodeSettings`."""
+    protocol_of: str = ""
+    """Whose evaluation this is, whose agent's state counts after an invalid response, too; "" for AndroidWorld's."""
     retries: Count = 3
     boot_wait_s: Weight = BOOT_WAIT_S
     commit: str | None = None
@@ -81,12 +86,20 @@ class Plan(Section):
             "budgets_sha256": budgets_hash(self.names),
             "step_cap": self.step_cap,
             "success": "the full score, after the agent said that it was done",
-            "max_invalid": MOST_INVALID,
+            "max_invalid": self.max_invalid,
             "deadline_s": DEADLINE_S,
             "retries": self.retries,
             "screens_and_actions": "adb" if over_adb else "http",
             "start": "home screen",
+            **({"equal_actions": f"{self.most_equal} in a row finish an episode"} if self.most_equal else {}),
+            **({"protocol": self.protocol_of, "invalid_response": "finishes an episode"} if self.protocol_of else {}),
         }
+
+    @property
+    def episode(self) -> EpisodeSettings:
+        return EpisodeSettings(
+            self.max_invalid, DEADLINE_S, most_equal=self.most_equal, finishes_invalid=bool(self.protocol_of)
+        )
 
 
 def evaluate(servers: Servers, plan: Plan, policy: EvalPolicy, out: Path, say: Say = print) -> dict[str, Any]:
@@ -162,9 +175,8 @@ class _Run:
                     ended_of, steps = f"{total - self._left}/{total}", len(trajectory.steps)
                     self.say(f"{ended_of} {group.task.template}: {trajectory.reward:g} in {steps} steps")
 
-                episode = EpisodeSettings(DEADLINE_S)
                 play = partial(
-                    run_tasks, devices, self.policy, tasks, SUITE, episode, record_group, retries=plan.retries
+                    run_tasks, devices, self.policy, tasks, SUITE, plan.episode, record_group, retries=plan.retries
                 )
                 await play(done=lambda task: key_of(task) in done)
             finally:

@@ -51,7 +51,7 @@ class AndroidWorldSuite:
             devices, containers = container_pool(self._recipe, suite, run_dir)
             server = asyncio.run(containers.start_first(say))
         return [
-            make_task(name, index, goal, suite.seed, suite.combinations)
+            make_task(name, index, goal, suite.seed, suite.combinations, settings.step_cap)
             for (name, index), goal in sorted(server.goals.items())
         ], devices
 
