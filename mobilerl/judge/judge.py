@@ -23,9 +23,9 @@ MAX_TOKENS = 4096
 """Maximum length of a response; models that reason need more than the status line."""
 
 
-def chat_client(settings: JudgeSection) -> ChatClient:
+def chat_client(settings: JudgeSection, max_tokens: int = MAX_TOKENS) -> ChatClient:
     """Makes the client of the judge's endpoint, with the sampling settings in its `fields`."""
-    fields: dict[str, Any] = {"max_tokens": MAX_TOKENS}
+    fields: dict[str, Any] = {"max_tokens": max_tokens}
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
     return ChatClient(
