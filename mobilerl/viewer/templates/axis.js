@@ -30,7 +30,7 @@ function axisPicker(runs) {
   if (known.length < 2) return null;
   const current = axisOf(runs);
   return el("div", { class: "segments", role: "group", "aria-label": "x axis" }, known.map(([name, axis]) => el("button", {
-    type: "button", "aria-pressed": String(axis === current), onclick: () => { chosenAxis = name; noteAxis(); redrawCurves(); } }, axis.label)));
+    type: "button", "aria-pressed": String(axis === current), onclick: () => { chosenAxis = name; noteAxis(); redrawViews(); } }, axis.label)));
 }
 
 /** Puts the axis into the address of a view with curves, and reads it from there. */
@@ -38,16 +38,8 @@ function noteAxis(params) {
   const wanted = params && params.get("x");
   if (wanted && Object.hasOwn(AXES, wanted) && wanted !== chosenAxis) {
     chosenAxis = wanted;
-    return redrawCurves();
+    return redrawViews();
   }
   const query = chosenAxis === "iterations" ? "" : `?x=${chosenAxis}`;
   return history.replaceState(null, "", `#${currentName}${query}`);
-}
-
-/** Draws views with curves again: the current one, and the others when they are next shown. */
-async function redrawCurves() {
-  const scrolled = scrollY;
-  for (const section of sections.values()) if (section.node.querySelector(".chart")) section.stale = true;
-  await arrive();
-  scrollTo(0, scrolled);
 }

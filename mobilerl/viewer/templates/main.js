@@ -44,10 +44,9 @@ async function go() {
   const { name, rest, params, linked } = place(location.hash.slice(1));
   const view = TABS.find(([tab]) => tab === name)[1];
   currentName = name;
-  const old = sections.get(name);
-  if (!old || old.stale) {
+  if (!sections.has(name)) {
     const node = el("section", { class: "view", id: "view-" + name });
-    const ready = Promise.resolve(view.draw(node)).catch((error) => failure(node, error)).then(() => old && replaceView(old.node, node));
+    const ready = Promise.resolve(view.draw(node)).catch((error) => failure(node, error));
     byId("main").append(node);
     sections.set(name, { node, ready });
   }
@@ -56,13 +55,6 @@ async function go() {
   document.title = `${view.title} · ${RUNS[0].name} · mobilerl`;
   await sections.get(name).ready;
   if (view.enter && currentName === name) await view.enter(rest, params, linked);
-}
-
-/** Removes the former drawing of a view, whose folds stay as they were. */
-function replaceView(old, node) {
-  const folds = node.querySelectorAll("details");
-  old.querySelectorAll("details").forEach((fold, i) => { if (folds[i]) folds[i].open = fold.open; });
-  old.remove();
 }
 
 put(byId("nav"), TABS.map(([name, view], i) => el("a", { href: "#" + name, title: `${view.title} (${i + 1})` }, view.title)));
