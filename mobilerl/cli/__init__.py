@@ -16,7 +16,22 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from mobilerl import __version__
-from mobilerl.cli import bench, demo, doctor, evaluate, fleet, pages, phone, push, replay, settings, sft, train, view
+from mobilerl.cli import (
+    bench,
+    completion,
+    demo,
+    doctor,
+    evaluate,
+    fleet,
+    pages,
+    phone,
+    push,
+    replay,
+    settings,
+    sft,
+    train,
+    view,
+)
 from mobilerl.cli import run as whole_run
 from mobilerl.config import ConfigError
 from mobilerl.doctor.packages import installs
@@ -30,7 +45,25 @@ from mobilerl.training.interrupt import Stopped
 from mobilerl.training.skipping import NotFinite
 from mobilerl.training.workers import WorkerError
 
-COMMANDS = (demo, whole_run, sft, train, pages, evaluate, phone, fleet, view, push, replay, doctor, bench, settings)
+COMMANDS = (
+    *(
+        demo,
+        whole_run,
+        sft,
+        train,
+        pages,
+        evaluate,
+        phone,
+        fleet,
+        view,
+        push,
+        replay,
+        doctor,
+        bench,
+        settings,
+        completion,
+    ),
+)
 BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED = 2, 130, 141
 
 
@@ -49,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return BAD_INPUT
     args, rest = parser.parse_known_args(words)
-    args.command_line = words
+    args.command_line, args.parser = words, parser
     if rest and not args.takes_settings:
         parser.fail(f"{args.command} does not know {rest[0]!r}", args.command)
     try:

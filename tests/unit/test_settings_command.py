@@ -1,7 +1,10 @@
-"""`mobilerl settings`."""
+"""`mobilerl settings`, and completion in a real bash."""
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -48,3 +51,38 @@ def test_settings_command(capsys):
 def test_every_default_of_a_setting_of_several_algorithms_is_shown(name, shown, capsys):
     assert main(["settings", name]) == 0
     assert re.search(rf"\(default: {shown}[;)]", " ".join(capsys.readouterr().out.split()))
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("completion") / "mobilerl.bash"
+    with open(path, "w") as out:
+        subprocess.run([sys.executable, "-m", "mobilerl", "completion", "bash"], stdout=out, check=True)
+    return path
+
+
+def offered(script, *words, cwd="/") -> set[str]:
+    """What bash offers for the last of `words`."""
+    code = (
+        f"source {shlex.quote(str(script))}; COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; "
+        '_shtab_mobilerl; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True, cwd=cwd, timeout=20)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()) - {""}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("tr",), {"train"}),
+        (("train", "--phone.pop"), {"--phone.popup_rate"}),
+        (("train", "--fleet.type", ""), {"embedded", "docker", "adb"}),
+        (("train", "--train.seed", "1", "--fleet.type", "a"), {"adb"}),
+        (("eval", ""), {"sim", "generated", "instructions", "androidworld", "androidlab"}),
+        (("eval", "sim", "--agent", "e"), {"expert"}),
+        (("view", "--fleet.ty"), set()),  # takes no settings
+    ],
+)
+def test_bash_completes(script, words, expected):
+    assert offered(script, "mobilerl", *words) == expected

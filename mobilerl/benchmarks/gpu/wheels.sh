@@ -10,7 +10,7 @@ set -euo pipefail
 
 [[ $# == 2 ]] || { echo "usage: $(basename "$0") FOLDER PYTHON_VERSION" >&2; exit 2; }
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
-packages=(pydantic pydantic_core annotated-types typing-inspection tomli-w fontpkg fontpkg-roboto)
+packages=(pydantic pydantic_core annotated-types typing-inspection tomli-w shtab fontpkg fontpkg-roboto)
 pins=()
 for package in "${packages[@]}"; do
     pins+=("$(grep -i "^${package/_/[-_]}==" "$root/constraints.txt")")
