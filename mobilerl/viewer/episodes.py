@@ -1,6 +1,8 @@
 """Trajectories for the page: an index of all of them, and scripts with the steps of `PART` trajectories each.
 
 The model's inputs at each step, which are several times as large, have their own scripts.
+
+A file that has not changed since this process built the page is not read again.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from mobilerl.viewer.steps import Decode, step_for_page
 
 PART = 24
 """Number of trajectories per script; opening one of them loads the whole script."""
+Cache = dict[Path, dict[str, Any]]
+"""In-memory cache of what was built from each file: `stamp`, `tasks` and `rows`."""
 FILES = "iter-*.jsonl"
 TASK_FIELDS = ("id", "template", "instruction", "app", "max_steps")
 
@@ -76,7 +80,7 @@ class _Numbering:
         return self._numbers[key]
 
 
-def write_episodes(run: Path, view: Path, folder: str, decode: Decode | None) -> dict[str, Any]:
+def write_episodes(run: Path, view: Path, folder: str, cache: Cache, decode: Decode | None) -> dict[str, Any]:
     """Writes the steps to `view/<folder>/` and returns the index: lists `sources`, `tasks`, `devices` and `rows`.
 
     A row is [source, index, task, outcome, reward, steps, group, device] of one trajectory, where source, task and
@@ -87,7 +91,7 @@ def write_episodes(run: Path, view: Path, folder: str, decode: Decode | None) ->
     sources: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for source in sources_of(run):
-        built = build_source(source, run, view, folder, decode)
+        built = build_source(source, run, view, folder, cache, decode)
         for index, (task, outcome, reward, steps, group, device) in enumerate(built["rows"]):
             about = built["tasks"][task]
             task, device = tasks.number(about["id"], about), devices.number(device, device)
@@ -99,10 +103,16 @@ def write_episodes(run: Path, view: Path, folder: str, decode: Decode | None) ->
 # --- one file ----------------------------------------------------------------------------------------------------
 
 
-def build_source(source: Source, run: Path, view: Path, folder: str, decode: Decode | None) -> dict[str, Any]:
-    """Writes the steps of one file and returns its `tasks` and `rows`."""
-    advantages = _read_by_id(run / ADVANTAGES / f"{source.name}.json", list)
-    rewards = _read_by_id(run / SHAPED_REWARDS / f"{source.name}.json", int | float)
+def build_source(
+    source: Source, run: Path, view: Path, folder: str, cache: Cache, decode: Decode | None
+) -> dict[str, Any]:
+    """Writes the steps of one file and returns its `tasks` and `rows`, from the cache if nothing has changed."""
+    advantages_path = run / ADVANTAGES / f"{source.name}.json"
+    rewards_path = run / SHAPED_REWARDS / f"{source.name}.json"
+    stamp = (*_stamp(source.path), *_stamp(advantages_path), *_stamp(rewards_path), decode is None)
+    if source.path in cache and cache[source.path]["stamp"] == stamp and (view / folder).is_dir():
+        return cache[source.path]
+    advantages, rewards = _read_by_id(advantages_path, list), _read_by_id(rewards_path, int | float)
     tasks, groups = _Numbering(), _Numbering()
     rows: list[list[Any]] = []
     parts = _Parts(view, f"{folder}/{source.name}")
@@ -114,7 +124,8 @@ def build_source(source: Source, run: Path, view: Path, folder: str, decode: Dec
             where = f"{source.path}, line {number}"
             raise ValueError(f"{where}: a field is missing or has the wrong type: {error}") from error
     parts.write()
-    return {"tasks": tasks.values, "rows": rows}
+    cache[source.path] = {"stamp": stamp, "tasks": tasks.values, "rows": rows}
+    return cache[source.path]
 
 
 @dataclass(slots=True)
@@ -147,6 +158,13 @@ def _row(record: Mapping[str, Any], tasks: _Numbering, groups: _Numbering) -> li
     number = tasks.number(task["id"], task)
     outcome, steps = _outcome(record), len(record["steps"])
     return [number, outcome, record["reward"], steps, groups.number(group, None), record["device_id"]]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    if not path.is_file():
+        return 0, 0
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _read_by_id(path: Path, kind: Any) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mobilerl.models.checkpoint_folder import STATE_FILE, checkpoints, iteration_of
-from mobilerl.viewer.episodes import Source, build_source
+from mobilerl.viewer.episodes import Cache, Source, build_source
 from mobilerl.viewer.steps import Decode
 
 REPLAY_FILE = "replay.jsonl"
@@ -15,7 +15,7 @@ FIELDS = ("iteration", "advantage", "rarity")
 """Fields of an entry that the page shows: its iteration, and values that the algorithm orders it by (null if none)."""
 
 
-def write_replay(run: Path, view: Path, folder: str, decode: Decode | None) -> dict[str, Any]:
+def write_replay(run: Path, view: Path, folder: str, cache: Cache, decode: Decode | None) -> dict[str, Any]:
     """Writes the steps of the buffer's trajectories and returns its `iteration`, `source`, `tasks`, `rows`, `entries`.
 
     Rows are those of `episodes.build_source`, and the entry at the same position has the FIELDS. Returns {} without a
@@ -32,7 +32,7 @@ def write_replay(run: Path, view: Path, folder: str, decode: Decode | None) -> d
         raise ValueError(f"{path}: no state of a replay buffer in it: {error!r}") from error
     screens = f"checkpoints/{checkpoint.name}/screens"
     source = Source(checkpoint / REPLAY_FILE, f"replay-{newest:06d}", "replay buffer", None, screens)
-    built = build_source(source, run, view, folder, decode)
+    built = build_source(source, run, view, folder, cache, decode)
     if len(built["rows"]) != len(entries):
         raise ValueError(f"{source.path} has {len(built['rows'])} trajectories, but {path} has {len(entries)}")
     return {"iteration": newest, "source": source.about(len(entries)), "entries": entries} | {

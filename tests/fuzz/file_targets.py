@@ -19,6 +19,7 @@ from mobilerl.records import Completion, Status, Step, Trajectory
 from mobilerl.records.files import read_records, trajectory_from_dict, trajectory_to_dict
 from mobilerl.records.screens import MemoryScreens
 from mobilerl.training.checkpoint import CheckpointError, read_state
+from mobilerl.viewer.serve import file_for
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(tempfile.mkdtemp(prefix="mobilerl-fuzz-"))
@@ -89,6 +90,21 @@ STATE = {
 }
 (FOLDER / "config.json").write_text("{}")
 
+# --- the viewer's paths ------------------------------------------------------------------------------------------
+
+SCREEN = "screens/" + "a" * 64 + ".png"
+PATHS = ("/", "/index.html", "/data/index.js", f"/against-1/{SCREEN}", f"/eval/sim/after/{SCREEN}", f"/{SCREEN}")
+
+
+def _viewer_path(path: str) -> None:
+    found = file_for(path, FOLDER / "run", [FOLDER / "other"])
+    if found is None:
+        return
+    parts = found.relative_to(FOLDER).parts
+    assert ".." not in parts and parts[0] in ("run", "other"), f"{path!r} leads to {found}"
+    assert found.suffix in (".html", ".js", ".png") and "\0" not in str(found)
+
+
 TARGETS = [
     Target("recipe", damaged_text(RECIPES, TOML_PIECES), _read("recipe.toml", load_recipe, Recipe, ConfigError)),
     Target("saved recipe", damaged_json_text([SAVED]), _read("saved.json", read_saved, Recipe, ConfigError)),
@@ -103,4 +119,5 @@ TARGETS = [
         damaged_json_text([STATE]),
         _read("state.json", lambda path: read_state(path.parent), dict, CheckpointError),
     ),
+    Target("viewer path", damaged_text(PATHS, ["/", "..", "/../", "%2e%2e", "\\", "eval/", "2/"]), _viewer_path),
 ]

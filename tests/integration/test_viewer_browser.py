@@ -1,15 +1,19 @@
 """The viewer in a real Chromium: every view and every key, on a run of more than 2,000 trajectories."""
 
+import random
 import re
+import threading
 from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
 from viewer_browser import CHROMIUM, Browser
-from viewer_run import EVIL, make_run
+from viewer_run import EVIL, episode, made_task, make_run
 
+from mobilerl.records.files import save_trajectories
 from mobilerl.training.tracking import Tracker
 from mobilerl.viewer import build
+from mobilerl.viewer.serve import make_server
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 
@@ -304,3 +308,32 @@ def test_the_loss_of_each_sft_stage_has_a_curve_of_its_own(browser, tmp_path):
     view(browser, "overview", "#view-overview .chart")
     titles = browser.each("#view-overview .chart .title", "innerText")
     assert titles == ["SFT loss, stage1", "SFT loss, stage2-round1"] and browser.errors == []
+
+
+def test_the_served_page_shows_new_iterations_and_keeps_its_place(runs, browser):
+    run, other = runs
+    with make_server(run, [other], "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/"
+        browser.errors.clear()
+        browser.open(address + "#b:iter-000002/3/1")
+        browser.wait(f"document.querySelector('.player .phone img') !== null && {LOADED}")
+        assert browser.errors == []
+        browser.open(address + "#trajectories")
+        view(browser, "trajectories", ".vrow.row")
+        browser.evaluate("document.querySelector('#view-trajectories select[aria-label=Outcome]').value = 'success'")
+        browser.evaluate(f"document.querySelector('#view-trajectories select[aria-label=Outcome]').{CHANGED}")
+        browser.evaluate("document.querySelector('#view-trajectories .vlist').scrollTop = 660")
+        before = browser.text("#view-trajectories .count")
+        save_trajectories(run, 17, [episode("new-0", made_task(70), True, random.Random(0), "avd-0")])
+        browser.wait(f"document.querySelector('#view-trajectories .count').innerText !== {before!r}")
+        assert "of 2,049" in browser.text("#view-trajectories .count")
+        assert (
+            browser.evaluate("document.querySelector('#view-trajectories select[aria-label=Outcome]').value")
+            == "success"
+        )
+        assert browser.evaluate("document.querySelector('#view-trajectories .vlist').scrollTop") == 660
+        assert browser.text("#live") == "live" and browser.errors == []
+        browser.open(address + "#iter-000017/0/0")
+        browser.wait("document.querySelector('.player .phone') !== null")
+        server.shutdown()

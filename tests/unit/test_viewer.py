@@ -3,7 +3,13 @@
 import json
 import re
 import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from html.parser import HTMLParser
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import pytest
@@ -24,6 +30,7 @@ from mobilerl.records.screens import MemoryScreens
 from mobilerl.training.run_log import RunLog, StatusLog, write_advantages
 from mobilerl.training.tracking import Tracker
 from mobilerl.viewer import build
+from mobilerl.viewer.serve import file_for, is_allowed_host, make_server
 from mobilerl.viewer.steps import step_for_page, touched_element
 
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><!--<script>document.title='owned'</script>"
@@ -233,6 +240,18 @@ def test_shaped_rewards_and_success_by_app(run):
     assert not list((run / "shaped_rewards").iterdir()) and not list((run / "advantages").iterdir())
 
 
+def test_the_page_is_only_built_again_when_a_file_has_changed(run):
+    cache: dict = {}
+    page = build(run, cache=cache)
+    page.write_text("unchanged")
+    assert build(run, cache=cache).read_text() == "unchanged"
+    version = loaded(run, "data/version")
+    save_trajectories(run, 3, [trajectory("d-0", 1.0)])
+    assert build(run, cache=cache).read_text() != "unchanged"
+    assert loaded(run, "data/version") != version
+    assert loaded(run, "data/version") == loaded(run, "data/page")["version"]
+
+
 def test_two_runs_are_compared_by_their_evaluations_of_the_same_name(run, tmp_path):
     other = tmp_path / "folder #2" / "other"
     save_trajectories(other, 1, [trajectory("a-0", 0.0)])
@@ -258,6 +277,30 @@ def test_model_output_stays_text_and_the_page_runs_only_its_own_script(run):
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", page.scripts[1])
 
 
+def test_the_server_only_serves_the_page_and_its_screens(run, tmp_path):
+    other, screen = tmp_path / "other", "0" * 64 + ".png"
+    served = {
+        "/": run / "view/index.html",
+        "/data/iter-000001-part0.js": run / "view/data/iter-000001-part0.js",
+        f"/screens/{screen}": run / "screens" / screen,
+        f"/against-1/screens/{screen}": other / "screens" / screen,
+        f"/eval/sim/screens/{screen}": run / "eval/sim/screens" / screen,
+    }
+    assert {path: file_for(path, run, [other]) for path in served} == served
+    refused = (
+        "/config.json",
+        "/data/../index.html",
+        f"/eval/../../screens/{screen}",
+        "/view/index.html",
+        f"/screens/../screens/{screen}",
+        "/data/index.js\n",
+    )
+    assert [file_for(path, run, [other]) for path in refused] == [None] * len(refused)
+    assert file_for(f"/against-1/screens/{screen}", run, []) is None
+    (run / "screens" / screen).symlink_to("/etc/passwd")
+    assert file_for(f"/screens/{screen}", run, []) is None, "a link leads out of the run"
+
+
 def test_what_came_with_a_run_is_neither_run_nor_written_through(run, tmp_path):
     build(run)
     shipped, kept = run / "view/data/iter-000001-part0.js", tmp_path / "kept"
@@ -274,6 +317,68 @@ def test_what_came_with_a_run_is_neither_run_nor_written_through(run, tmp_path):
     assert not list(kept.iterdir())
 
 
+@contextmanager
+def served(run: Path) -> Iterator[int]:
+    """The port of a server of the run."""
+    with make_server(run, [], "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+def get(port: int, *headers: tuple[str, str], path: str = "/") -> tuple[int, str, Mapping[str, str]]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.putrequest("GET", path, skip_host=True)
+    for header in headers:
+        connection.putheader(*header)
+    connection.endheaders()
+    with closing(connection):
+        response = connection.getresponse()
+        return response.status, response.read().decode(), response.headers
+
+
+def test_the_server_rejects_foreign_host_headers(run):
+    """DNS rebinding: a page of another origin can point its own name to 127.0.0.1, but cannot choose another Host."""
+    with served(run) as port:
+        for host in (f"127.0.0.1:{port}", "LOCALHOST:9000"):
+            assert get(port, ("Host", host))[0] == 200, host
+        for host in (f"evil.example:{port}", "127.0.0.1.evil.example", "evil@localhost"):
+            status, text, _ = get(port, ("Host", host))
+            assert status == 421 and "demo" not in text and "--host" in text, host
+        assert get(port)[0] == 421
+        assert get(port, ("Host", "localhost"), ("Host", "evil.example"))[0] == 421
+    assert is_allowed_host("Gpu-7.lab:8642", "gpu-7.lab", "10.0.0.5")
+    assert not is_allowed_host("evil.example", "0.0.0.0", "0.0.0.0")
+
+
+def test_other_pages_cannot_include_the_data_as_a_script(run):
+    here = ("Host", "localhost")
+    with served(run) as port:
+        assert get(port, here)[0] == 200  # writes the data
+        status, text, headers = get(port, here, ("Sec-Fetch-Site", "same-origin"), path="/data/index.js")
+        assert status == 200 and "receive(" in text and headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        for site in ("cross-site", "same-site"):
+            assert get(port, here, ("Sec-Fetch-Site", site), path="/data/index.js")[0] == 403
+            assert get(port, here, ("Sec-Fetch-Site", site))[0] == 200, "a link to the page works"
+
+
+def test_idle_connections_cost_a_bounded_number_of_threads(run, monkeypatch):
+    monkeypatch.setattr("mobilerl.viewer.serve.CONNECTIONS", 8)
+    monkeypatch.setattr("mobilerl.viewer.serve._Handler.timeout", 2.0)
+    with served(run) as port, ExitStack() as idle:
+        before = threading.active_count()
+        for _ in range(40):
+            idle.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+        until = time.monotonic() + 120
+        while True:  # once the idle ones have timed out, others are served again
+            assert threading.active_count() <= before + 8 and time.monotonic() < until
+            try:
+                assert get(port, ("Host", "localhost"))[0] == 200
+                break
+            except (OSError, HTTPException):
+                time.sleep(0.1)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -281,6 +386,7 @@ def test_what_came_with_a_run_is_neither_run_nor_written_through(run, tmp_path):
         (["empty"], "no run"),
         (["demo", "--against", "demo"], "the run itself"),
         (["demo", "--against", *(f"demo/{i}" for i in "abcd")], "at most 3"),
+        (["demo", "--serve", "--port", "99999"], "cannot listen"),
     ],
 )
 def test_bad_arguments_are_one_line(run, tmp_path, capsys, monkeypatch, words, message):

@@ -79,8 +79,10 @@ async function partOf(row, kind) {
 const bodyOf = (row) => partOf(row, "part");
 const inputOf = (row) => partOf(row, "input");
 
+/** The address of a screen. A server has a separate path for the screens of every other run. */
 function screenAddress(row, digest) {
-  return `${row.run.root}${row.source.screens}/${digest}.png`;
+  const served = location.protocol !== "file:" && row.run.number;
+  return `${served ? row.run.folder + "/" : row.run.root}${row.source.screens}/${digest}.png`;
 }
 
 /** How links name a run: nothing for the first, then b: c: d:. */

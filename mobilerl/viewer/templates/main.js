@@ -44,9 +44,10 @@ async function go() {
   const { name, rest, params, linked } = place(location.hash.slice(1));
   const view = TABS.find(([tab]) => tab === name)[1];
   currentName = name;
-  if (!sections.has(name)) {
+  if (!sections.has(name) || sections.get(name).stale) {
     const node = el("section", { class: "view", id: "view-" + name });
-    const ready = Promise.resolve(view.draw(node)).catch((error) => failure(node, error));
+    const old = sections.get(name);
+    const ready = Promise.resolve(view.draw(node)).catch((error) => failure(node, error)).then(() => old && old.node.remove());
     byId("main").append(node);
     sections.set(name, { node, ready });
   }
@@ -54,7 +55,10 @@ async function go() {
   for (const [i, link] of [...byId("nav").children].entries()) link.setAttribute("aria-current", TABS[i][0] === name ? "page" : "false");
   document.title = `${view.title} · ${RUNS[0].name} · mobilerl`;
   await sections.get(name).ready;
+  if (places.has(name)) restoreLook(sections.get(name).node, places.get(name));
   if (view.enter && currentName === name) await view.enter(rest, params, linked);
+  if (places.has(name)) restoreLook(sections.get(name).node, places.get(name)); // of what entering it has shown
+  places.delete(name);
 }
 
 put(byId("nav"), TABS.map(([name, view], i) => el("a", { href: "#" + name, title: `${view.title} (${i + 1})` }, view.title)));
@@ -66,3 +70,4 @@ window.addEventListener("hashchange", () => {
   arrive();
 });
 arrive();
+watchRun();
