@@ -39,6 +39,8 @@ class EngineKind:
     """Required packages with their versions."""
     make: Callable[[Recipe, bool], Engine]
     """Makes the engine from a recipe; the flag says whether to keep reference weights."""
+    gpus: Callable[[Recipe], int]
+    """Number of GPUs that the engine occupies, including those of its sampler."""
     cluster: bool = False
     """Whether the engine trains on the GPUs of [cluster]."""
 
@@ -177,6 +179,20 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
     return VerlEngine(Path(recipe.model), settings, reference)
 
 
+def _local_gpus(recipe: Recipe) -> int:
+    import torch
+
+    return int(torch.cuda.is_available())
+
+
+def _vllm_gpus(recipe: Recipe) -> int:
+    return recipe.vllm.tensor_parallel if _local_gpus(recipe) else 0  # training shares the first GPU of vLLM
+
+
+def _verl_gpus(recipe: Recipe) -> int:
+    return (recipe.cluster.nodes + recipe.cluster.rollout_nodes) * recipe.cluster.gpus_per_node
+
+
 def _version(package: str) -> str | None:
     if importlib.util.find_spec(package) is None:
         return None
@@ -189,7 +205,7 @@ def _version(package: str) -> str | None:
 
 
 _KINDS = {
-    "local": EngineKind('engine.type = "local"', "local", {"torch": ">=2"}, _make_local),
-    "vllm": EngineKind('engine.type = "vllm"', "vllm", VLLM, _make_vllm),
-    "verl": EngineKind('engine.type = "verl"', "verl", VERL, _make_verl, cluster=True),
+    "local": EngineKind('engine.type = "local"', "local", {"torch": ">=2"}, _make_local, _local_gpus),
+    "vllm": EngineKind('engine.type = "vllm"', "vllm", VLLM, _make_vllm, _vllm_gpus),
+    "verl": EngineKind('engine.type = "verl"', "verl", VERL, _make_verl, _verl_gpus, cluster=True),
 }

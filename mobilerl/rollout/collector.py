@@ -27,6 +27,13 @@ from mobilerl.rollout.episode import EpisodeSettings, Rollout, do_rollout
 from mobilerl.rollout.reward import compute_reward
 
 log = logging.getLogger(__name__)
+JUDGE_METRICS = {
+    "requests": "judge/requests",
+    "prompt_tokens": "judge/prompt_tokens",
+    "completion_tokens": "judge/completion_tokens",
+}
+"""Costs of a judge and the names under which the scorer's metrics report them."""
+
 RETRIES = 3
 """Number of times that an episode is repeated after device failures."""
 
@@ -167,11 +174,23 @@ class Collector:
         taken, self.lost = self.lost, []
         return taken
 
+    def count_judge_usage(self) -> Mapping[str, float]:
+        """Cumulative requests and tokens of the judge; {} without one."""
+        if self._scorer is None:
+            return {}
+        said = self._scorer.metrics()
+        return {name: said.get(key, 0) for name, key in JUDGE_METRICS.items()}
+
     # --- dispatching -----------------------------------------------------------------------------------------
 
     @property
     def devices(self) -> int:
         return self.pool.capacity
+
+    @property
+    def held(self) -> int:
+        """Number of devices in the fleet, spares included."""
+        return len(self.pool.report())
 
     @property
     def ended(self) -> int:

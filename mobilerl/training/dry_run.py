@@ -20,6 +20,7 @@ from mobilerl.system.terminal import say
 from mobilerl.training.checkpoint import latest
 from mobilerl.training.checkpoint_files import check_files, vocabulary_size
 from mobilerl.training.disk import disk
+from mobilerl.training.estimate import estimate
 from mobilerl.training.history import read_history
 from mobilerl.training.mirrors import check_mirrors
 from mobilerl.training.offline import check_offline_trajectories
@@ -36,6 +37,7 @@ def dry_run(run: Run) -> int:
     for line in device_warnings(run.suite):
         say(line, stderr=True)
     print_recipe(recipe, f"mobilerl train --run-dir {shlex.quote(str(run_dir))}")
+    say(estimate(run), stderr=True)
     if hardware_needed := hardware(recipe):
         say(hardware_needed, stderr=True)
     space = disk(recipe, run_dir)

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from mobilerl.algorithms.base import make_algorithm
 from mobilerl.config.reading import lock_run_dir
-from mobilerl.engines.registry import make_trainer_engine
+from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.records import Group, TrainingSample
 from mobilerl.records.batches import keep_batches
@@ -27,6 +27,7 @@ from mobilerl.suites.fleet import fleet_type
 from mobilerl.system.free_memory import give_back_free_memory
 from mobilerl.training import checkpoint
 from mobilerl.training.announcements import announce, next_commands
+from mobilerl.training.cost import CostTracker
 from mobilerl.training.history import start_from_history
 from mobilerl.training.interrupt import Snapshot, StopGuard, Stopped
 from mobilerl.training.learner import learn, step_counter
@@ -80,6 +81,7 @@ class OnlineTrainer:
     def __init__(self, opened: Run, tasks: Sequence[Task], devices: Devices | Sequence[MobileEnv] | None) -> None:
         self._opened, self.devices = opened, devices
         self.recipe, self.run_dir = recipe, run_dir = opened.recipe, opened.run_dir
+        self.cost = CostTracker(run_dir, engine_kind(recipe.engine).gpus(recipe), recipe.judge.reward, opened.resume)
         self.sampler = TaskSampler(tasks, recipe.algorithm.curriculum)
         self.rng = random.Random(recipe.train.seed)
         self.engine: Engine = make_trainer_engine(recipe)
@@ -123,7 +125,7 @@ class OnlineTrainer:
                 self._check_steps()
             given_up: Snapshot | None = None
             take_over()
-            async with collector:
+            async with self.cost.holding(collector), collector:
                 if state.saved_iteration is None and self._held_out:
                     view.status("evaluating")
                     view.update({"iteration": 0} | (first := await self._evaluate(collector)))
@@ -150,6 +152,8 @@ class OnlineTrainer:
             if state.saved_iteration != state.iteration and self.log.has_begun:
                 self.log.keep_directory()
                 await state.save(self.recipe, self.run_dir, self._thread)
+            self.cost.record()
+            view.say(self.cost.summary())
             saved = checkpoint.latest(self.run_dir)
             guard.raise_if_requested(f"stopped; iteration {state.iteration} is saved in {saved}" if saved else NOTHING)
             self.sampler.check()
@@ -191,6 +195,7 @@ class OnlineTrainer:
             **self.sampler.excluded.metrics(),
             **{f"curriculum/{k}": n for k, n in self.sampler.curriculum.counts().items()},
             **(await self._evaluate(collector)),
+            **self.cost.record(),
         }
         nothing.after(groups, informative, metrics)
         self.log.metrics(metrics)
@@ -235,7 +240,7 @@ class OnlineTrainer:
         batches = self.algorithm.offline_batches(trajectories, self.rng)
         learned = learn(self.engine, self.algorithm, batches, self.steps)
         self.engine.publish()
-        return {"iteration": 0, **learned}
+        return {"iteration": 0, **learned, **self.cost.record()}
 
     async def _learn(self, groups: Sequence[Group]) -> dict[str, float | None]:
         """Updates in a thread, unless nothing else needs the event loop, as a pool that repairs devices does."""

@@ -43,7 +43,8 @@ class WorkerResult:
     groups: tuple[Group, ...]
     counts: Counter[str]
     busy_s: float
-    """`counts` and `busy_s` are the increments of this assignment."""
+    judged: Mapping[str, float]
+    """`counts`, `busy_s` and `judged` are the increments of this assignment."""
     status: Mapping[str, float]
     last_fault: str
     devices: tuple[DeviceReport, ...]
@@ -138,7 +139,7 @@ class _WorkerState:
         if order.weights is not None:
             self.engine.set_weights(order.weights, order.version)
         torch.manual_seed(order.seed)
-        before, busy = self.collector.counts.copy(), self.collector.busy_s
+        before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.count_judge_usage()
         async with self._counting():
             groups = await self._collect(order)
         lost = tuple(self.collector.take_lost())
@@ -146,6 +147,7 @@ class _WorkerState:
             tuple(groups),
             self.collector.counts - before,
             self.collector.busy_s - busy,
+            {name: value - judged[name] for name, value in self.collector.count_judge_usage().items()},
             self.collector.status(),
             self.collector.last_fault,
             tuple(self._add_worker(d) for d in self.collector.report()),

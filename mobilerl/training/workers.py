@@ -62,6 +62,8 @@ class RolloutWorkers:
     def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
         count = min(recipe.rollout.workers, recipe.fleet.count)
         self.devices = recipe.fleet.count
+        self.held = self.devices + fleet_type(recipe.fleet).spares(recipe.fleet, recipe.fleet.count)
+        """Number of devices of all workers, spares included."""
         self.counts: Counter[str] = Counter()
         self.busy_s = 0.0
         self.last_fault = ""
@@ -69,7 +71,9 @@ class RolloutWorkers:
         """Lost groups of the results taken so far, as in `Collector`."""
         self._recipe, self._engine, self._seed, self._run_dir = recipe, engine, recipe.train.seed, run_dir
         self._status: Counter[str] = Counter()
+        self._judged: Counter[str] = Counter()
         self._devices: dict[str, DeviceReport] = {}
+        self._untaken: list[WorkerResult] = []
         self._ended = 0
         self._happened: Callable[[DeviceEvent], None] = lambda event: None
         self._workers = [_Worker(recipe, Part(i, count), run_dir, self._pass_on) for i in range(count)]
@@ -83,6 +87,7 @@ class RolloutWorkers:
     async def __aexit__(self, *_: object) -> None:
         with self._claim:
             await asyncio.gather(*(asyncio.to_thread(worker.close) for worker in self._workers))
+            self.take(self._untaken)  # only for its costs
             self._threads.shutdown(wait=False)
             await asyncio.to_thread(remove_orphans, self._recipe)
 
@@ -111,6 +116,10 @@ class RolloutWorkers:
         """As in `Collector`; assignments that are being carried out included."""
         return self._ended + sum(worker.ended for worker in self._workers)
 
+    def count_judge_usage(self) -> Mapping[str, float]:
+        """The judge's counts summed over all workers and collections, as in `Collector`."""
+        return self._judged
+
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """Collects one group per task, in the order of `tasks`; lost groups are left out."""
         return self.take(await self.rollout(tasks, prefix))
@@ -136,14 +145,18 @@ class RolloutWorkers:
     async def _assign(self, worker: _Worker, order: Assignment) -> WorkerResult:
         answer = await asyncio.get_running_loop().run_in_executor(self._threads, worker.carry_out, order)
         worker.ended, self._ended = 0, self._ended + answer.counts["finished"] + answer.counts["failed"]
+        self._untaken.append(answer)
         return answer
 
     def take(self, answers: Sequence[WorkerResult]) -> list[Group]:
         """Adds up the counts of results of `rollout` and returns their groups in the order of their tasks."""
+        taken = {id(answer) for answer in answers}
+        self._untaken = [answer for answer in self._untaken if id(answer) not in taken]
         self._status = Counter()
         for answer in answers:
             self.counts += answer.counts
             self.busy_s += answer.busy_s
+            self._judged.update(answer.judged)
             self.last_fault = answer.last_fault or self.last_fault
             self.lost += answer.lost
             self._status.update(answer.status)

@@ -31,7 +31,7 @@ MOBILERL = (sys.executable, "-m", "mobilerl")
 ITERATIONS = 6
 LIMIT_S = 900.0
 """For anything that must happen, on however busy a machine."""
-CLOCK = ("time", "rollout/trajectories_per_min", "rollout/steps_per_s", "rollout/env_utilization")
+CLOCK = ("time", "cost/", "rollout/trajectories_per_min", "rollout/steps_per_s", "rollout/env_utilization")
 """Prefixes of the metrics that depend on the clock, or count work that a kill threw away."""
 
 

@@ -68,3 +68,30 @@ def test_an_unusable_judge_ends_the_command_at_once(stand_in, tmp_path, capsys):
     stand_in.answers = ("I cannot see pictures.",)
     assert evaluate(tmp_path, *flags(stand_in)) != 0
     assert "gives no verdict" in capsys.readouterr().err and not (tmp_path / "results.json").exists()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_cost_of_a_run_includes_iterations_that_were_lost(stand_in, tmp_path, capsys, workers):  # noqa: F811
+    stand_in.answer, run = likes_all_but_the_probe, tmp_path / "run"
+
+    def cost() -> dict[str, float]:
+        row = read_metrics(run / "metrics.jsonl")[-1]
+        return {name.removeprefix("cost/"): value for name, value in row.items() if name.startswith("cost/")}
+
+    more = f"""--rollout.workers {workers} --rollout.tasks_per_iteration 2 --algorithm.dynamic_sampling false
+        --train.checkpoint_every 1 --train.iterations 2"""
+    train = [*train_command(tmp_path, stand_in), *more.split()]
+    assert main(train) == 0
+    before = cost()
+    assert before["judge_requests"] == len(stand_in.asked) - 1 == 8  # all but the question at the start
+    assert 0 < before["device_busy_hours"] <= before["device_hours"]
+
+    shutil.rmtree(latest(run))
+    assert main([*train, "--resume"]) == 0
+    total = cost()
+    assert total["judge_requests"] == len(stand_in.asked) - 2 == 12  # iteration 2 was collected and paid for twice
+    assert (total["judge_prompt_tokens"], total["judge_completion_tokens"]) == (1200, 240)
+    assert before["device_hours"] < total["device_hours"]
+    last = json.loads((run / "cost.json").read_text())
+    assert all(last[name] >= value for name, value in total.items())
+    assert "1,440 judge tokens" in capsys.readouterr().out

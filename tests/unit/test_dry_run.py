@@ -11,7 +11,10 @@ import pytest
 from mobilerl.cli import main
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.models import tiny
+from mobilerl.suites.base import make_suite
 from mobilerl.training.dry_run import check_devices
+from mobilerl.training.estimate import estimate
+from mobilerl.training.run import Run
 
 SMALL = ["--fleet.count", "2", "--rollout.tasks_per_iteration", "1", "--algorithm.group_size", "2"]
 SMALL += ["--agent.max_new_tokens", "4"]
@@ -30,6 +33,7 @@ def test_dry_run_prints_a_recipe_that_can_be_used_and_leaves_nothing(checkpoint,
     words += ["--model", str(checkpoint), "--engine.max_pixels", "null"]
     assert main([*words, *SMALL]) == 0
     said = capsys.readouterr()
+    assert re.search(r"likely time: .* an iteration .* Measured on this machine", said.err)
     assert not run.exists() and "was not started" in said.err
     assert "a CPU is enough" in said.err and "one GPU of" not in said.err
     assert re.search(r"disk: about .* needed \(3 checkpoints x .* free in", said.err)
@@ -37,6 +41,17 @@ def test_dry_run_prints_a_recipe_that_can_be_used_and_leaves_nothing(checkpoint,
     assert tomllib.loads(said.out)["model"] == str(checkpoint)
     assert main(["train", "--dry-run", "--run-dir", str(run), "--config", str(tmp_path / "resolved.toml")]) == 0
     assert capsys.readouterr().out == said.out
+
+
+def test_the_time_of_a_run_comes_from_what_there_is_to_go_by(checkpoint, tmp_path):
+    recipe = load_recipe(None, ["--model", str(checkpoint), *SMALL, "--train.iterations", "9"])
+    rows = [{"iteration": n, "time_s": 60.0 * n} for n in range(1, 4)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = Run(recipe, tmp_path, True, make_suite(recipe))
+    assert estimate(run).startswith("likely time left: 6 min, as long as the last iterations")
+    docker = load_recipe(None, ["--model", str(checkpoint), "--fleet.type", "docker", "--train.max_minutes", "30"])
+    said = estimate(Run(docker, tmp_path, False, make_suite(docker)))
+    assert said.startswith("at most 30 minutes; no estimate of the time: the devices would have to be started")
 
 
 @pytest.mark.parametrize(

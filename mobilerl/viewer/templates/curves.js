@@ -43,8 +43,11 @@ const SPEED_CURVES = [
     { key: "time/publish_s", name: "publish" }] },
   { title: "Throughput", zero: true, series: [{ key: "rollout/trajectories_per_min", name: "episodes/min" }] },
   { title: "Steps per second", zero: true, series: [{ key: "rollout/steps_per_s", name: "steps/s" }] },
+  { title: "Hours so far", zero: true, series: [
+    { key: "cost/device_hours", name: "devices" }, { key: "cost/device_busy_hours", name: "devices, busy" },
+    { key: "cost/gpu_hours", name: "of GPUs" }] },
   { title: "Judge tokens so far", zero: true, series: [
-    { key: "judge/prompt_tokens", name: "prompt" }, { key: "judge/completion_tokens", name: "completion" }] },
+    { key: "cost/judge_prompt_tokens", name: "prompt" }, { key: "cost/judge_completion_tokens", name: "completion" }] },
 ];
 const FLEET_CURVES = [
   { title: "Utilization while collecting", format: percent, domain: [0, 1], series: [{ key: "rollout/env_utilization", name: "busy" }] },

@@ -33,6 +33,11 @@ function duration(seconds) {
   return (seconds / 3600).toFixed(1) + " h";
 }
 
+/** Hours as a number: 0.012, 3.2, 1,234.5. */
+function hours(value) {
+  return value < 1 ? short(Number(value.toPrecision(2))) : value.toLocaleString("en", { maximumFractionDigits: 1 });
+}
+
 function plural(count, word) {
   return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 }

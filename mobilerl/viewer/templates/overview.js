@@ -30,6 +30,8 @@ function tiles(run) {
     made.push(tile("Devices", String(run.devices), busy.length ? `${percent(busy[busy.length - 1])} busy collecting` : "", "#fleet"));
   }
   if (run.replay) made.push(tile("Replay buffer", String(run.replay.size), `episodes, after iteration ${run.replay.iteration}`, "#replay"));
+  const cost = costTile(metrics);
+  if (cost) made.push(cost);
   if (run.trajectories) made.push(tile("Trajectories", run.trajectories.toLocaleString("en"), `saved in ${plural(run.sources, "file")}`, "#trajectories"));
   return made.length ? el("div", { class: "tiles" }, made) : null;
 }
@@ -39,6 +41,18 @@ function heldOutTiles(metrics) {
   return heldOutCurve([{ metrics }]).series.map(({ key, name }) => [name, column(metrics, key).filter((v) => v !== null)])
     .filter(([, rates]) => rates.length).map(([name, rates]) => tile(`Held-out, ${name}`, percent(rates[rates.length - 1]),
       rates.length > 1 ? `from ${percent(rates[0])}, best ${percent(extent(rates)[1])}` : "one evaluation"));
+}
+
+/** The cumulative cost of the run; null if it was not recorded. */
+function costTile(metrics) {
+  const last = (name) => column(metrics, "cost/" + name).findLast((v) => v !== null);
+  const devices = last("device_hours"), gpus = last("gpu_hours");
+  if (devices === undefined) return null;
+  const prompt = last("judge_prompt_tokens"), completion = last("judge_completion_tokens");
+  const notes = [`${hours(last("device_busy_hours"))} busy`];
+  if (gpus) notes.push(`${hours(gpus)} GPU-hours`);
+  if (prompt !== undefined) notes.push(`${(prompt + completion).toLocaleString("en")} judge tokens`);
+  return tile("Device-hours", hours(devices), notes.join(", "));
 }
 
 function outcomeBar(run) {
