@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import pytest
 import torch
 from judge_stand_in import FAILURE, SUCCESS, Asked, StandIn, stand_in  # noqa: F401
 
@@ -12,6 +14,7 @@ from mobilerl.cli import main
 from mobilerl.eval.report import read_results
 from mobilerl.judge.examples import PROBE
 from mobilerl.models import tiny
+from mobilerl.training.checkpoint import latest
 from mobilerl.training.tracking import read_metrics
 
 
