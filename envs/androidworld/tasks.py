@@ -20,6 +20,8 @@ EVAL_SEED = 30
 """The seed of AndroidWorld's own runner and of MobileRL's evaluation."""
 EVAL_SEEDS = frozenset({EVAL_SEED, 42})
 """Seeds reserved for testing: published numbers use 30, and the server's own default is 42."""
+DEVELOPMENT_SEED = 31
+"""Seed reserved for evaluation during training (`eval.every`)."""
 WALL_CLOCK_GOALS = frozenset({"MarkorCreateFolder"})
 """Tasks whose goal contains the time at which the suite was made, which differs between servers and restarts."""
 SENTINELS = ("ContactsAddContact", "MarkorCreateNote", "OsmAndMarker", "RetroCreatePlaylist", "SimpleSmsSend")
@@ -82,8 +84,9 @@ def make_task(
 
 def check_training_seed(seed: int) -> None:
     """Raises ValueError for a seed that is reserved for evaluation."""
-    if seed in EVAL_SEEDS:
-        raise ValueError(f"leak: AndroidWorld's seed {seed} is reserved for testing; train with another, such as 1000")
+    if seed in EVAL_SEEDS or seed == DEVELOPMENT_SEED:
+        what = "evaluation during training" if seed == DEVELOPMENT_SEED else "testing"
+        raise ValueError(f"leak: AndroidWorld's seed {seed} is reserved for {what}; train with another, such as 1000")
 
 
 def trainable(names: Iterable[str] = (), free_reward: bool = False) -> list[str]:

@@ -19,6 +19,8 @@ from mobilerl.records import Status, Trajectory
 REASKS = 2
 """Maximum number of times that a vote is requested again if it cannot be parsed."""
 RETRIES = 4
+IN_PROTOCOL = ("every_step", "actions", "screenshots", "max_pixels", "examples", "unfinished", "votes")
+"""Settings that affect a verdict."""
 
 
 def chat_client(settings: JudgeSection) -> ChatClient:
@@ -66,14 +68,19 @@ class Judge:
 
         Raises only ConfigError; a failing server or an unreadable response gives a verdict of None.
         """
-        steps = trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
-        if self.settings.unfinished == "failure" and steps and not isinstance(steps[-1].action, Finish):
+        s, steps = self.settings, trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
+        decided = s.every_step or s.unfinished == "failure"
+        if decided and steps and not isinstance(steps[-1].action, Finish):
             return self._count(Verdict(False, reason="the agent did not say that it was done"))
         try:
-            case = case_of(trajectory, self.settings.actions, final)
+            case = self.case(trajectory, final)
         except NotJudgeable as problem:
             return self._count(Verdict(None, reason=str(problem)))
         return await self.judge(case)
+
+    def case(self, trajectory: Trajectory, final: Observation | None = None) -> Case:
+        """The case of an episode as the settings want it (`case_of`)."""
+        return case_of(trajectory, self.settings.actions, final, self.settings.screenshots)
 
     async def judge(self, case: Case) -> Verdict:
         """Like `verdict`, for a case built by the caller, such as the screen after any step (DigiRL)."""
@@ -92,11 +99,11 @@ class Judge:
             self._cache.check()
         who = f"the judge {s.model!r} at {self.client.url}"
         try:
-            vote = await self._ask(build_messages(PROBE.case, s.examples), None)
+            vote = await self._ask(build_messages(self._probe(), s.examples, s.max_pixels), None)
         except Unreachable as fault:
             raise ConfigError(f"{who} {fault}; start the server or correct judge.url") from None
         except Refused as fault:
-            images = len(EXAMPLES) + 1 if s.examples == "images" else 1
+            images = 1 + len(self._probe().before) + (len(EXAMPLES) if s.examples == "images" else 0)
             fix = f"use a model that accepts {images} images in a prompt, or change the setting named above"
             raise ConfigError(f"{who} {fault}; {fix}") from None
         if vote.success is None:
@@ -106,9 +113,15 @@ class Judge:
                 f"{who} calls an untouched home screen a success for {PROBE.case.instruction!r}; use a better model"
             )
 
+    def _probe(self) -> Case:
+        """The case of `check`, with as many screens as a prompt can have."""
+        case = PROBE.case
+        before = dict.fromkeys(range(min(self.settings.screenshots - 1, self.settings.actions)), case.screenshot)
+        return replace(case, actions=("wait",) * len(before), before=before)
+
     async def _poll(self, case: Case, votes: list[Vote]) -> bool | None:
         """Requests the fewest votes that can decide, then more as long as they can still change the result."""
-        messages = build_messages(case, self.settings.examples)
+        messages = build_messages(case, self.settings.examples, self.settings.max_pixels)
         while True:
             success, missing = tally(votes, self.settings.votes)
             if not missing:
@@ -169,9 +182,9 @@ class Judge:
         s = self.settings
         return {
             "judge.model": s.model,
-            "judge.prompt_hash": prompt_hash(s.actions, s.examples),
+            "judge.prompt_hash": prompt_hash(s.actions, s.examples, s.screenshots),
             "judge.sampling": dict(self.client.fields),
-            **{f"judge.{name}": getattr(s, name) for name in ("actions", "examples", "unfinished", "votes")},
+            **{f"judge.{name}": getattr(s, name) for name in IN_PROTOCOL},
             "judge.reasks": REASKS,
         }
 

@@ -26,7 +26,7 @@ from mobilerl.cli import main
 from mobilerl.envs.androidlab.checkout import TASKS, read_checkout
 from mobilerl.envs.androidlab.judge import Judges
 from mobilerl.envs.androidlab.phone import Seen
-from mobilerl.envs.androidlab.trace import TraceWriter, read_trace
+from mobilerl.envs.androidlab.trace import TraceWriter, parsed_action, read_trace
 from mobilerl.envs.base import Finish, Tap
 from mobilerl.envs.device import Device
 from mobilerl.envs.phone.apps.catalogue import APPS
@@ -167,7 +167,8 @@ def write_traces(checkout, tmp_path):
             xml = "" if i == LOST else xml
             screen = Seen(seen[rng.randrange(OTHER)].screenshot, 360, 720, xml, "com.example")
             writer.record_screen(i, screen, {task.query: rng.choice("017")} if task.query else {})
-            writer.record_action(Finish(answer) if i == OTHER + MADE_UP - 1 else Tap(i, rng.randrange(3)), {})
+            action = Finish(answer) if i == OTHER + MADE_UP - 1 else Tap(i, rng.randrange(3))
+            writer.record_action(parsed_action(action, 360, 720, {}))
         yield task.id, tmp_path / task.id
 
 
