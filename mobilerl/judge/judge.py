@@ -12,7 +12,7 @@ from mobilerl.envs.base import Finish, Observation
 from mobilerl.inference.client import ChatClient, Refused, Response, Unreachable
 from mobilerl.judge.cache import ResponseCache, response_key
 from mobilerl.judge.examples import EXAMPLES, PROBE, Case
-from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, prompt_hash
+from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, probe_case, prompt_hash
 from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
 from mobilerl.records import Status, Trajectory
 
@@ -98,12 +98,13 @@ class Judge:
         if self._cache:
             self._cache.check()
         who = f"the judge {s.model!r} at {self.client.url}"
+        probe = probe_case(s.actions, s.screenshots)
         try:
-            vote = await self._ask(build_messages(self._probe(), s.examples, s.max_pixels), None)
+            vote = await self._ask(build_messages(probe, s.examples, s.max_pixels), None)
         except Unreachable as fault:
             raise ConfigError(f"{who} {fault}; start the server or correct judge.url") from None
         except Refused as fault:
-            images = 1 + len(self._probe().before) + (len(EXAMPLES) if s.examples == "images" else 0)
+            images = 1 + len(probe.before) + (len(EXAMPLES) if s.examples == "images" else 0)
             fix = f"use a model that accepts {images} images in a prompt, or change the setting named above"
             raise ConfigError(f"{who} {fault}; {fix}") from None
         if vote.success is None:
@@ -113,15 +114,10 @@ class Judge:
                 f"{who} calls an untouched home screen a success for {PROBE.case.instruction!r}; use a better model"
             )
 
-    def _probe(self) -> Case:
-        """The case of `check`, with as many screens as a prompt can have."""
-        case = PROBE.case
-        before = dict.fromkeys(range(min(self.settings.screenshots - 1, self.settings.actions)), case.screenshot)
-        return replace(case, actions=("wait",) * len(before), before=before)
-
     async def _poll(self, case: Case, votes: list[Vote]) -> bool | None:
         """Requests the fewest votes that can decide, then more as long as they can still change the result."""
-        messages = build_messages(case, self.settings.examples, self.settings.max_pixels)
+        # In a thread: to scale a long trace down takes seconds.
+        messages = await asyncio.to_thread(build_messages, case, self.settings.examples, self.settings.max_pixels)
         while True:
             success, missing = tally(votes, self.settings.votes)
             if not missing:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
 from mobilerl.config import ConfigError
 from mobilerl.envs.base import Finish, Invalid, Observation
 from mobilerl.inference.images import image_part
-from mobilerl.judge.examples import EXAMPLES, Case
+from mobilerl.judge.examples import EXAMPLES, PROBE, Case
 from mobilerl.policy.actions import describe
 from mobilerl.policy.sanitize import quote_untrusted, sanitize_text
 from mobilerl.policy.screen import parse_screen, shorten
@@ -87,6 +88,13 @@ def case_of(trajectory: Trajectory, actions: int, final: Observation | None = No
         answer=last.action.message if isinstance(last.action, Finish) else None,
         before={i: acted[i].observation.screenshot for i in (n * len(acted) // shown for n in range(shown))},
     )
+
+
+def probe_case(actions: int, screenshots: int) -> Case:
+    """The case that a judge is tried out with, with as many screens as the case of an episode can have."""
+    case = PROBE.case
+    before = dict.fromkeys(range(min(screenshots - 1, actions)), case.screenshot)
+    return replace(case, actions=("wait",) * len(before), before=before)
 
 
 def in_words(step: Step) -> str:

@@ -72,7 +72,7 @@ def train(adb, phones, stand_in, tmp_path, pytestconfig):  # noqa: F811
         assert {t.device_id for t in played} <= set(serials)
         assert {t.task.template: t.steps[0].observation.app for t in played} == {
             "bluetooth": "Settings",
-            "stopwatch": "Clock",
+            "stopwatch": "clock",
         }
         return metrics, list(played)
 
@@ -113,11 +113,14 @@ def test_a_judge_of_every_step_ends_episodes(train, stand_in):  # noqa: F811
     assert all(t.status is not Status.TRUNCATED for t in played)
 
 
-def test_the_benchmark_is_refused_before_anything_runs(tmp_path, stand_in, capsys):  # noqa: F811
+def test_the_benchmark_is_refused_before_anything_runs(tmp_path, stand_in, capsys, pytestconfig):  # noqa: F811
     (tmp_path / "mine.toml").write_text(TASKS + '[[task]]\ninstruction = "Open clock"\napp = "Clock"\n')
     places = ["--suite.file", tmp_path / "mine.toml", "--suite.checkout", make_checkout(tmp_path / "Android-Lab")]
     places += ["--run-dir", tmp_path / "run", "--judge.url", stand_in.url, "--fleet.serials", '["emulator-5554"]']
-    assert main([*WORDS, "--config", "base/tiny-model", "--model", "generated/checkpoint", *map(str, places)]) == 2
+    places += ["--config", "base/tiny-model", "--model", pytestconfig.rootpath / "recipes/generated/checkpoint"]
+    assert main([*WORDS, *map(str, places)]) == 2
     said = capsys.readouterr().err
-    assert "mine.toml, line 22, task 4: leak: 'Open clock' shares 100% of its words with AndroidLab's task clock_1" in said
+    assert (
+        "mine.toml, line 20, task 4: leak: 'Open clock' shares 100% of its words with AndroidLab's task clock_1" in said
+    )
     assert not (tmp_path / "run").exists() and not stand_in.asked
