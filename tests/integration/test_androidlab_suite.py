@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
 
 import pytest
 from androidlab_checkout import make_checkout
 
-from mobilerl.config import ConfigError, load_recipe
-from mobilerl.envs.androidlab.instructions import check_held_out
+from mobilerl.config import AndroidLabSuiteSection, ConfigError, load_recipe
+from mobilerl.envs.androidlab.instructions import LabInstruction, check_held_out
 from mobilerl.envs.androidlab.tasks import LabTask
+from mobilerl.envs.instructions.tasks import read_as
 from mobilerl.suites.base import is_held_out, make_suite
 from mobilerl.suites.command import eval_command
+from mobilerl.suites.fleet import container_settings
 
 JUDGE = {"judge.reward": "true", "judge.url": "http://127.0.0.1:1/v1", "judge.model": "m"}
 TASKS = """
@@ -117,6 +121,19 @@ def test_what_cannot_be_trained_on_is_said_in_one_line(suite_of, text, settings,
     with pytest.raises(ConfigError, match=says) as error:
         suite_of(text, **settings)[0].check()
     assert "\n" not in str(error.value)
+
+
+def test_the_recipes_that_we_show(pytestconfig, tmp_path):
+    """The one of the docs, and that of containers, whose emulators' consoles set the location."""
+    text = (pytestconfig.rootpath / "docs/benchmarks.md").read_text()
+    for name in ("lab-tasks", "lab"):
+        block = re.search(rf"^    # {name}\.toml.*\n(?:(?!    (?:# lab|vllm)).*\n)+", text, re.MULTILINE)[0]
+        (tmp_path / f"{name}.toml").write_text(textwrap.dedent(block))
+    assert len(read_as(LabInstruction, tmp_path / "lab-tasks.toml").task) == 2
+    shown = load_recipe([pytestconfig.rootpath / "recipes/gpu/qwen2.5-vl-3b-lora.toml", tmp_path / "lab.toml"])
+    assert isinstance(shown.suite, AndroidLabSuiteSection) and shown.judge.screenshots == 50
+    made = container_settings(load_recipe("cluster/androidlab-7b"))
+    assert (made.console_port, made.env_has_console, made.http_port) == (5554, True, 0)
 
 
 def test_the_evaluation_after_a_run_is_androidlabs(suite_of, checkout):
