@@ -21,6 +21,8 @@ EVAL_SEED = 30
 EVAL_SEEDS = frozenset({EVAL_SEED, 42})
 """Seeds reserved for testing: published numbers use 30, and the server's own default is 42."""
 TRAINING_SEED = 1000
+DEVELOPMENT_SEED = 31
+"""Seed of the instances for evaluation during training (`eval.every`)."""
 WALL_CLOCK_GOALS = frozenset({"MarkorCreateFolder"})
 """Tasks whose goal contains the time at which the suite was made, which differs between servers and restarts."""
 SENTINELS = ("ContactsAddContact", "MarkorCreateNote", "OsmAndMarker", "RetroCreatePlaylist", "SimpleSmsSend")

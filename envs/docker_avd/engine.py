@@ -51,6 +51,8 @@ class ContainerSettings:
     """Folder of certificates for engines on TCP, or of such folders by host name."""
     console_port: int = 0
     """0 if there is no console."""
+    env_has_console: bool = False
+    """Whether environments get the console too."""
     http_port: int = 0
     """Port of the task server in the container; 0 if there is none."""
     publish: str = "127.0.0.1"

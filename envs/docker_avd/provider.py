@@ -23,8 +23,9 @@ class DockerProvider:
     """Implements `mobilerl.envs.pool.Provider`: one container for each place, on the engines in turn.
 
     For a pool with only a part of the fleet, `numbers` gives its places their numbers in the whole fleet. `make_env`
-    gets the device id, the transport and, with `settings.http_port`, the address of the server as `url`. `claim` takes
-    the fleet's name on every engine while the provider is open.
+    gets the device id, the transport, with `settings.http_port` the address of the server as `url`, and with
+    `settings.env_has_console` the emulator's `console`. `claim` takes the fleet's name on every engine while the
+    provider is open.
     """
 
     replaces = True
@@ -157,7 +158,8 @@ class ContainerDevice(AdbDevice):
         console = Console(engine.address, ports[settings.console_port]) if settings.console_port else None
         transport = provider.adb.transport(f"{engine.address}:{adb_port_of(ports)}")
         self.http = f"http://{engine.address}:{ports[settings.http_port]}" if settings.http_port else ""
-        make_env = partial(provider.make_env, url=self.http) if self.http else provider.make_env
+        given = {"url": self.http} if self.http else {"console": console} if settings.env_has_console else {}
+        make_env = partial(provider.make_env, **given)
         super().__init__(device_id, transport, make_env, provider.reset, console)
         self.engine, self.container = engine, container
 

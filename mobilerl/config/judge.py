@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from mobilerl.config.marks import ANY, RESUMABLE, OnlyWith
+from mobilerl.config.marks import ANY, RESUMABLE, NotWith, OnlyWith
 from mobilerl.config.types import Count, Positive, Section, Url
 
 ASKED = OnlyWith({"judge.url": ANY})
@@ -22,11 +22,18 @@ class JudgeSection(Section):
     """Name of the model at the endpoint."""
     reward: bool = False
     """Use the judge's verdicts as rewards instead of the tasks' own checks."""
+    every_step: Annotated[bool, OnlyWith({"judge.reward": (True,)})] = False
+    """Ask after every action; a success ends the episode (DigiRL). By default only the end of an episode is judged."""
     actions: Annotated[Count, ASKED] = 2
     """Number of last actions described in the prompt (DistRL: 2, DigiRL: 0)."""
+    screenshots: Annotated[Positive, ASKED] = 1
+    """Maximum number of screenshots in the prompt: the final one, and others from before the described actions, evenly
+    spaced. The whole trace has one before every action (MobileRL)."""
+    max_pixels: Annotated[Positive | None, ASKED] = None
+    """Maximum size of the judged screenshots, in pixels; larger ones are scaled down. null for no limit."""
     examples: Annotated[Literal["images", "words", "none"], ASKED] = "images"
     """Worked examples in the prompt: with screenshots as `images`, with screenshots described in `words`, or `none`."""
-    unfinished: Annotated[Literal["failure", "judge"], ASKED] = "failure"
+    unfinished: Annotated[Literal["failure", "judge"], ASKED, NotWith("judge.every_step", (True,))] = "failure"
     """Verdict on an episode that the agent did not finish: always `failure`, or `judge` by its last screen."""
     temperature: Annotated[Annotated[float, Field(ge=0.0)] | None, ASKED] = 0.0
     """Sampling temperature; null for the server's default, for models that do not accept one."""

@@ -13,7 +13,7 @@ from mobilerl.config.algorithms import OWN as ALGORITHMS
 from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm, algorithm_sections
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
-from mobilerl.config.marks import EVAL_PLUGIN, RESUMABLE, NotWith, OnlyWith, Resumable, UsedBy
+from mobilerl.config.marks import EVAL_PLUGIN, RESUMABLE, OnlyWith, Resumable, UsedBy
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.suite import OWN as SUITES
@@ -59,7 +59,7 @@ class Recipe(Section):
     algorithm: Annotated[AnyAlgorithm, TRAIN] = AdaGRPOSection()
     """Algorithm, chosen by its `type`; the settings of all algorithms are listed."""
     train: TrainSection = TrainSection()
-    eval: Annotated[EvalSection, TRAIN, NotWith("suite.type", ("androidworld",)), RESUMABLE] = EvalSection()
+    eval: Annotated[EvalSection, TRAIN, RESUMABLE] = EvalSection()
     judge: Annotated[JudgeSection, JUDGE] = JudgeSection()
     tracking: Annotated[TrackingSection, TRAININGS, RESUMABLE] = TrackingSection()
 

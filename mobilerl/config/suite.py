@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
-from mobilerl.config.types import Positive, Section, type_of, union_of
+from mobilerl.config.types import Positive, Section, Weight, type_of, union_of
 from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
@@ -39,7 +39,7 @@ class PhoneSuiteSection(SuiteBase):
     task_suite = "sim"
     type: Literal["phone"] = "phone"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `instructions` for those of a file."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
 
 
 class GeneratedSuiteSection(SuiteBase):
@@ -49,7 +49,7 @@ class GeneratedSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.generated.command:GeneratedCommand"
     type: Literal["generated"] = "generated"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `instructions` for those of a file."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
     apps: Positive = 512
     """Number of apps to train on."""
 
@@ -61,7 +61,7 @@ class AndroidWorldSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.androidworld.command:AndroidWorldCommand"
     type: Literal["androidworld"] = "androidworld"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `instructions` for those of a file."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
     servers: Annotated[tuple[str, ...], RESUMABLE] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
@@ -90,29 +90,66 @@ class AndroidWorldSuiteSection(SuiteBase):
             )
 
 
-class InstructionsSuiteSection(SuiteBase):
-    """Your own instructions, on your own app (docs/instructions.md)."""
+class FileSuite(SuiteBase):
+    """Base class of the sections of suites whose tasks are in a file."""
 
-    module = "mobilerl.suites.instructions.training"
-    evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
-    type: Literal["instructions"] = "instructions"
-    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `instructions` for those of a file."""
     file: Annotated[str, RESUMABLE] = ""
     """File with the instructions, *.toml or *.jsonl."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Raises ValueError unless a file is given and collection runs in one process."""
         if not self.file:
-            raise ValueError('suite.type = "instructions" needs suite.file, a *.toml or *.jsonl of instructions')
+            raise ValueError(f'suite.type = "{self.type}" needs suite.file, a *.toml or *.jsonl of instructions')
         if workers:
-            raise ValueError('suite.type = "instructions" runs in one process: set rollout.workers = 0')
+            raise ValueError(f'suite.type = "{self.type}" runs in one process: set rollout.workers = 0')
+
+
+class InstructionsSuiteSection(FileSuite):
+    """Your own instructions, on your own app (docs/instructions.md)."""
+
+    module = "mobilerl.suites.instructions.training"
+    evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
+    type: Literal["instructions"] = "instructions"
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
+
+
+class AndroidLabSuiteSection(FileSuite):
+    """Your own instructions in AndroidLab's apps, set up as its tasks are (docs/benchmarks.md)."""
+
+    module = "mobilerl.suites.androidlab.training"
+    evaluation = "mobilerl.suites.androidlab.command:AndroidLabCommand"
+    type: Literal["androidlab"] = "androidlab"
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
+    checkout: Annotated[str, RESUMABLE] = ""
+    """Your checkout of AndroidLab, for its table of apps and for its tasks, which are not trained on."""
+    snapshot: str = ""
+    """Snapshot that emulators (`emulator-5554`) load before every episode, such as `default_boot`; empty for none."""
+    from_home: bool = False
+    """Start at the home screen instead of in the task's app."""
+    interval_s: Weight = 3.0
+    """Pause after every action, in seconds."""
+    launch_wait_s: Weight = 15.0
+    """Wait for the task's app at the start, in seconds."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError without a file, a checkout, or a fleet of emulators."""
+        super().check(fleet, workers, deadline_s)
+        if not self.checkout:
+            raise ValueError(
+                'suite.type = "androidlab" needs suite.checkout, your checkout of github.com/THUDM/Android-Lab: its '
+                "tasks are held out from training"
+            )
+        if fleet.type == "embedded":
+            raise ValueError('AndroidLab\'s apps are not on embedded phones: set fleet.type = "adb" or "docker"')
 
 
 OWN: dict[str, type[SuiteBase]] = {
     "phone": PhoneSuiteSection,
     "generated": GeneratedSuiteSection,
     "androidworld": AndroidWorldSuiteSection,
+    "androidlab": AndroidLabSuiteSection,
     "instructions": InstructionsSuiteSection,
 }
 

@@ -16,7 +16,7 @@ TRAIN = UsedBy(("train",))
 class TasksSection(Section):
     """Training tasks: `per_template` instances of every training template."""
 
-    per_template: Annotated[Positive, NotWith("suite.type", ("instructions",))] = 20
+    per_template: Annotated[Positive, NotWith("suite.type", ("androidlab", "instructions"))] = 20
     """Number of instances per template, each with its own parameters."""
     templates: tuple[str, ...] = ()
     """Templates to train on; empty for all of the training split."""

@@ -12,7 +12,7 @@ from mobilerl.envs.base import Finish, Observation
 from mobilerl.inference.client import ChatClient, Refused, Response, Unreachable
 from mobilerl.judge.cache import ResponseCache, response_key
 from mobilerl.judge.examples import EXAMPLES, PROBE, Case
-from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, prompt_hash
+from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, probe_case, prompt_hash
 from mobilerl.judge.verdict import Verdict, Vote, read_verdict
 from mobilerl.records import Status, Trajectory
 
@@ -21,6 +21,8 @@ REASKS = 2
 RETRIES = 4
 MAX_TOKENS = 4096
 """Maximum length of a response; models that reason need more than the status line."""
+IN_PROTOCOL = ("every_step", "actions", "screenshots", "max_pixels", "examples", "unfinished")
+"""Settings that affect a verdict."""
 
 
 def chat_client(settings: JudgeSection, max_tokens: int = MAX_TOKENS) -> ChatClient:
@@ -67,19 +69,26 @@ class Judge:
 
         Raises only ConfigError; a failing server or an unreadable response gives a verdict of None.
         """
-        steps = trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
-        if self.settings.unfinished == "failure" and steps and not isinstance(steps[-1].action, Finish):
+        s, steps = self.settings, trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
+        decided = s.every_step or s.unfinished == "failure"
+        if decided and steps and not isinstance(steps[-1].action, Finish):
             return self._count(Verdict(False, reason="the agent did not say that it was done"))
         try:
-            case = case_of(trajectory, self.settings.actions, final)
+            case = self.case(trajectory, final)
         except NotJudgeable as problem:
             return self._count(Verdict(None, reason=str(problem)))
         return await self.judge(case)
 
+    def case(self, trajectory: Trajectory, final: Observation | None = None) -> Case:
+        """The case of an episode as the settings want it (`case_of`)."""
+        return case_of(trajectory, self.settings.actions, final, self.settings.screenshots)
+
     async def judge(self, case: Case) -> Verdict:
         """Like `verdict`, for a case built by the caller, such as the screen after any step (DigiRL)."""
+        # In a thread: to scale a long trace down takes seconds.
+        messages = await asyncio.to_thread(build_messages, case, self.settings.examples, self.settings.max_pixels)
         try:
-            vote = await self._ask(build_messages(case, self.settings.examples))
+            vote = await self._ask(messages)
         except (Unreachable, Refused) as fault:
             vote = Vote(None, reason=f"the judge {fault}")
         return self._count(Verdict(vote.success, vote, vote.reason))
@@ -93,12 +102,13 @@ class Judge:
         if self._cache:
             self._cache.check()
         who = f"the judge {s.model!r} at {self.client.url}"
+        probe = probe_case(s.actions, s.screenshots)
         try:
-            vote = await self._ask(build_messages(PROBE.case, s.examples), is_check=True)
+            vote = await self._ask(build_messages(probe, s.examples, s.max_pixels), is_check=True)
         except Unreachable as fault:
             raise ConfigError(f"{who} {fault}; start the server or correct judge.url") from None
         except Refused as fault:
-            images = len(EXAMPLES) + 1 if s.examples == "images" else 1
+            images = 1 + len(probe.before) + (len(EXAMPLES) if s.examples == "images" else 0)
             fix = f"use a model that accepts {images} images in a prompt, or change the setting named above"
             raise ConfigError(f"{who} {fault}; {fix}") from None
         if vote.success is None:
@@ -148,9 +158,9 @@ class Judge:
         s = self.settings
         return {
             "judge.model": s.model,
-            "judge.prompt_hash": prompt_hash(s.actions, s.examples),
+            "judge.prompt_hash": prompt_hash(s.actions, s.examples, s.screenshots),
             "judge.sampling": dict(self.client.fields),
-            **{f"judge.{name}": getattr(s, name) for name in ("actions", "examples", "unfinished")},
+            **{f"judge.{name}": getattr(s, name) for name in IN_PROTOCOL},
             "judge.reasks": REASKS,
         }
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from mobilerl.envs.base import DeviceEvent, DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
 from mobilerl.envs.pool import FixedDevices
-from mobilerl.judge.scorer import Scorer
+from mobilerl.judge.scorer import NoVerdict, Scorer
 from mobilerl.policy.actor import Actor
 from mobilerl.records import Cause, Group, LostGroup, Status, Trajectory
 from mobilerl.rollout.episode import EpisodeSettings, Rollout, do_rollout
@@ -87,7 +87,8 @@ class _OpenGroup:
 class Collector:
     """Collects groups on `devices` with `actor`. Use it as an async context manager, or call `start` and `close`.
 
-    With a `scorer` (a judge), rewards come from it instead of the tasks' own checks.
+    With a `scorer` (a judge), rewards come from it instead of the tasks' own checks; one that has `solved` also ends
+    episodes.
     `counts` holds dispatched, finished, infra_errors, retried, failed (after all retries) and lost_groups. Counts and
     `busy_s` never decrease.
     """
@@ -282,8 +283,10 @@ class Collector:
     async def _run_job(self, env: MobileEnv, job: _Job) -> Rollout:
         self._began[job.id] = time.monotonic()
         try:
+            actor, scorer = self._open[job.group].actor, self._scorer
+            solved = getattr(scorer, "solved", None)
             return await do_rollout(
-                env, self._open[job.group].actor, job.task, job.id, self.settings.episode, scored=self._scorer is None
+                env, actor, job.task, job.id, self.settings.episode, scored=scorer is None, solved=solved
             )
         finally:
             self._busy_s += time.monotonic() - self._began.pop(job.id)
@@ -294,8 +297,8 @@ class Collector:
         if self._died(episode):
             return
         rollout = episode.result()
-        if self._scorer is None or rollout.trajectory.status is Status.INFRA_ERROR:
-            self._file(job, rollout.trajectory, rollout.fault)
+        if self._scorer is None or rollout.solved or rollout.trajectory.status is Status.INFRA_ERROR:
+            self._file(job, rollout.trajectory, rollout.fault, elsewhere=not isinstance(rollout.fault, NoVerdict))
         else:
             # Scoring needs no device, and the policy must not wait for this episode's next request.
             scoring = asyncio.get_running_loop().create_task(self._score(self._scorer, rollout))
@@ -331,10 +334,12 @@ class Collector:
             for ready in self._waiting:
                 ready.put_nowait(None)
 
-    def _file(self, job: _Job, trajectory: Trajectory, fault: TaskFault | None = None, elsewhere: bool = True) -> None:
+    def _file(
+        self, job: _Job, trajectory: Trajectory, fault: TaskFault | NoVerdict | None = None, elsewhere: bool = True
+    ) -> None:
         """Adds a trajectory to its group, or puts a failed episode back into the queue.
 
-        `fault` is the task's own fault, if it has one. With `elsewhere`, the retry uses another device.
+        `fault` is as in `Rollout`. With `elsewhere`, the retry uses another device.
         """
         group = self._open[job.group]
         if trajectory.status is Status.INFRA_ERROR:
@@ -355,7 +360,7 @@ class Collector:
         if group.waiting == 0:
             self._close_group(job.group)
 
-    def _give_up(self, job: _Job, reason: str, fault: TaskFault | None) -> None:
+    def _give_up(self, job: _Job, reason: str, fault: TaskFault | NoVerdict | None) -> None:
         """Ends an episode as failed; for a free reward also the episodes of its group that have not begun."""
         group = self._open[job.group]
         self.counts["failed"] += 1
@@ -367,7 +372,7 @@ class Collector:
             self.counts["failed"] += len(dropped)
             group.waiting -= len(dropped)
         else:
-            group.causes.add(Cause.DEVICE if fault is None else Cause.TASK)
+            group.causes.add(Cause.TASK if isinstance(fault, TaskFault) else Cause.DEVICE)
 
     def _close_group(self, group_id: str) -> None:
         group = self._open.pop(group_id)

@@ -266,11 +266,13 @@ def docker_provider(
 def container_settings(recipe: Recipe, run_dir: Path | None = None) -> ContainerSettings:
     from mobilerl.envs.docker_avd import ContainerSettings
 
-    fleet, phone, with_server = recipe.fleet, recipe.phone, make_suite(recipe).has_server
+    fleet, phone, suite = recipe.fleet, recipe.phone, make_suite(recipe)
+    with_server, with_console = suite.has_server, getattr(suite, "has_console", False)
     same = ("image", "hosts", "tls", "publish", "kvm", "memory_mb", "cpus")
     return ContainerSettings(
         fleet=fleet.name,
-        console_port=CONSOLE_PORT if fleet.reset == "snapshot" else 0,
+        console_port=CONSOLE_PORT if fleet.reset == "snapshot" or with_console else 0,
+        env_has_console=with_console,
         http_port=HTTP_PORT if with_server else 0,
         # An emulator has its AVD's screen size, and its image takes arguments as options of the emulator.
         command=() if fleet.kvm or with_server else ("--width", str(phone.width), "--height", str(phone.height)),

@@ -105,6 +105,15 @@ def test_an_episode_that_was_never_finished(stand_in):  # noqa: F811
     assert judged.success is True and stand_in.asked[0].images == [b"the last screen"]
 
 
+def test_a_server_that_takes_too_few_images_for_a_trace_is_found_at_the_start(stand_in):  # noqa: F811
+    stand_in.answers = (FAILURE,)
+    check_judge(section(stand_in, screenshots=9, actions=5))
+    assert len(stand_in.asked[-1].images) == 6
+    stand_in.answers = (error(400, "At most 4 image(s) may be provided"),)
+    with pytest.raises(ConfigError, match="use a model that accepts 9 images"):
+        check_judge(section(stand_in, screenshots=9, actions=50))
+
+
 BUSY = error(503, "overloaded")
 
 

@@ -131,6 +131,7 @@ NUMBERS = sorted(
     name
     for name, owners in settings_of([Recipe]).items()
     if any("float" in str(field.annotation) for _, field in owners)
+    and not name.startswith("suite.")
     and (not name.startswith("algorithm.") or name.removeprefix("algorithm.") in OptimizerSection.model_fields)
 )
 

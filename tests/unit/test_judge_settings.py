@@ -29,7 +29,9 @@ def test_processes_share_the_limit(processes, each):
 def test_the_protocol_holds_what_affects_a_verdict_and_no_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret-key")
     base = Judge(JudgeSection(**URL)).protocol()
-    for change in ({"temperature": 0.5}, {"examples": "none"}, {"actions": 0}, {"model": "n"}):
+    changes = {"temperature": 0.5, "examples": "none", "actions": 0, "model": "n"}
+    changes |= {"screenshots": 9, "max_pixels": 9, "every_step": True}
+    for change in ({name: value} for name, value in changes.items()):
         assert Judge(JudgeSection(**(URL | change))).protocol() != base
     assert Judge(JudgeSection(**URL, concurrency=3)).protocol() == base
     assert "secret" not in str(base)
