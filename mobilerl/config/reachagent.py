@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mobilerl.config.marks import OnlyWith
-from mobilerl.config.types import Positive, Rate, Section
+from mobilerl.config.types import Count, Positive, Rate, Section
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 DPO = OnlyWith({"dpo.enabled": (True,)})
@@ -22,6 +22,10 @@ class PagesSection(Section):
     """Apps to explore; empty for all."""
     walks: Positive = 1000
     """Number of random walks per app for navigation tasks, in addition to the shortest path to every page."""
+    flows: Count = 0
+    """Number of navigation flows per app, chosen by a hash; 0 for all. ReachAgent: about 1,150."""
+    test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
+    """Fraction of pages whose navigation flows are held out, chosen by a hash of app and page. ReachAgent: 0.05."""
     reaching: bool = True
     """Train on page-reaching tasks (false: ReachAgent without reach)."""
     operation: bool = True

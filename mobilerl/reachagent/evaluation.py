@@ -20,7 +20,7 @@ from mobilerl.reachagent.actions import COMPLETE, PageAction
 from mobilerl.reachagent.agent import SUITE, PageAgent, Query, episode_task
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.metrics import MAX_STEPS, MEASURES, accuracy, iou_correct, text_correct
-from mobilerl.reachagent.responses import ResponseWriter, query_flows
+from mobilerl.reachagent.responses import ResponseWriter, parts, query_flows
 from mobilerl.reachagent.rewards import advance, finished, first_state
 from mobilerl.reachagent.tasks import PageTask
 from mobilerl.records import Status
@@ -30,17 +30,16 @@ def evaluate(
     graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ResponseWriter, protocol: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Evaluates the policy behind `agent` and returns the content of results.json."""
-    answers = query_flows(agent, writer, tasks)
-    flows = {}
-    for task in tasks:
-        steps = [
-            (decision.action, golden) for (_, decision), golden in zip(answers[task.id], task.actions, strict=True)
-        ]
+    flows, unreadable, asked = {}, [], 0
+    for task, answers in query_flows(agent, writer, tasks):
+        steps = [(decision.action, golden) for (_, decision), golden in zip(answers, task.actions, strict=True)]
         flows[task.id] = {"iou": [iou_correct(*s) for s in steps], "text": [text_correct(*s) for s in steps]}
-    walks = walk(graph, tasks, agent)
+        responses = [response for _, decision in answers for response in decision.responses]
+        unreadable.append(count_unreadable(responses))
+        asked += len(responses)
+    walks = {name: end for some in parts(tasks) for name, end in walk(graph, some, agent).items()}
     results = build_results(SUITE, protocol, [_episode(task, *walks[task.id]) for task in tasks])
-    asked = [response for flow in answers.values() for _, decision in flow for response in decision.responses]
-    unread = {"invalid_replies": invalid_responses([count_unreadable(asked)], len(asked))}
+    unread = {"invalid_replies": invalid_responses(unreadable, asked)}
     return results | unread | {"accuracy": accuracy(list(flows.values())), "flows": flows}
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from page_graphs import FIELD, LIST, NEWS, OPEN, SAVE, TYPED, UP, click, small_graph, succeeds
 
 from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction, token_f1
-from mobilerl.reachagent.graph import Page, PageGraph
+from mobilerl.reachagent.graph import Page, PageGraph, Seen
 from mobilerl.reachagent.metrics import accuracy, iou_correct, text_correct
 from mobilerl.reachagent.pairs import action_pairs
 from mobilerl.reachagent.rewards import Goal, Level, Operate, Reach, State, distances, first_state, golden_flow, level
@@ -63,7 +63,7 @@ def test_the_golden_flow_of_any_graph_is_the_shortest(edges: list[tuple[int, int
     graph = PageGraph(360, 720, {"App": "0"})
     for name in "012345":
         actions = [click(f"{a}-{b}", i) for i, (a, b) in enumerate(edges) if a == int(name)]
-        graph.add_page(Page(name, "App", f"page {name}", name, "", b"", (*actions, COMPLETE)))
+        graph.add_page(Page(name, "App", f"page {name}", name, Seen("", b"", (*actions, COMPLETE))))
     for i, (a, b) in enumerate(edges):
         graph.add_edge(str(a), click(f"{a}-{b}", i), str(b))
     goal = Goal("0", tuple(Reach(f"page {page}") for page in sorted(wanted)))
