@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 from mobilerl.eval.report import EpisodeResult, build_results, invalid_responses
 from mobilerl.eval.statistics import Interval, cluster_bootstrap_interval, paired_difference, wilson_interval
@@ -22,7 +22,7 @@ from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.metrics import MAX_STEPS, MEASURES, accuracy, iou_correct, text_correct
 from mobilerl.reachagent.responses import ResponseWriter, parts, query_flows
 from mobilerl.reachagent.rewards import advance, finished, first_state
-from mobilerl.reachagent.tasks import PageTask
+from mobilerl.reachagent.tasks import PageTask, TaskKind
 from mobilerl.records import Status
 
 
@@ -78,7 +78,7 @@ def _episode(task: PageTask, actions: Sequence[PageAction], success: bool) -> Ep
 
 
 def table(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Markdown table with a row per measure and policy: rate, 95 % interval, n, and differences to earlier policies.
+    """Markdown tables: of rates with 95 % intervals and differences to earlier policies, and of rates by kind of task.
 
     Step-level intervals resample tasks, whose steps are correlated; differences are paired by task.
     """
@@ -92,7 +92,23 @@ def table(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
             against = [_against(before, earlier, results, key) for before, earlier in entries[:i]]
             cells = (measure, name, f"{100 * rate:.1f}%", _range(interval), n, "; ".join(against))
             lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_by_kind(entries)])
+
+
+def _by_kind(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Lines of a table of the measures for each kind of task."""
+    columns = ("tasks", "policy", *MEASURES, "n")
+    lines = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    for kind in get_args(TaskKind):
+        for name, results in entries:
+            of_kind = [
+                {task: v for task, v in outcomes(results, key).items() if task.split("/")[-2] == kind}
+                for key in MEASURES.values()
+            ]
+            if of_kind[0]:
+                rates = [f"{100 * fmean(v for values in found.values() for v in values):.1f}%" for found in of_kind]
+                lines.append(f"| {' | '.join((kind, name, *rates, str(len(of_kind[0]))))} |")
+    return lines
 
 
 def _rate(results: Mapping[str, Any], key: str) -> tuple[float, Interval, str]:

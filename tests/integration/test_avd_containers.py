@@ -119,7 +119,6 @@ def test_bake_sh_and_its_containers(base, adb, tmp_path):
 def test_a_baked_image_says_on_which_cpu(base, adb, tmp_path, monkeypatch, capsys):
     """And a host whose CPU lacks one of its features is named; this test's engine and baker are one machine."""
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
-    monkeypatch.setenv("COLUMNS", "250")
     done = run("bash", PACKAGE / "bake.sh", "--adb-key", "", base, BAKED)
     assert done.returncode == 0, done.stdout + done.stderr
     flags = ["fleet", "check", "--no-boot", "--fleet.kvm", "true", "--fleet.count", "1", "--fleet.image", BAKED]

@@ -158,7 +158,6 @@ def test_fleet_up_status_down(adb, docker_engine, capsys, monkeypatch):
 
 def test_fleet_check_boots_a_device_and_removes_it(adb, docker_engine, capsys, monkeypatch):
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
-    monkeypatch.setenv("COLUMNS", "200")
     flags = ["--fleet.image", IMAGE, "--fleet.name", "checked"]
     assert main(["fleet", "check", *flags]) == 0
     said = capsys.readouterr().out

@@ -103,7 +103,6 @@ def test_the_labels_are_those_that_baking_writes():
 
 def test_a_missing_image_is_built_by_the_command_that_is_named(capsys, monkeypatch):
     monkeypatch.setattr(machine, "adb", lambda fleet: engines.Check("adb", "ok", ""))
-    monkeypatch.setenv("COLUMNS", "300")
     with served() as engine:
         flags = ["--fleet.hosts", f'["{engine.host}"]', "--fleet.image", "mobilerl-avd", "--fleet.kvm", "true"]
         assert main(["fleet", "check", *flags]) == 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mobile3m_files import SEARCH, UP, App, write_app
-from source_files import png
+from mobile3m_files import SEARCH, UP, App, png, write_app
 
 from mobilerl.cli import main
 from mobilerl.reachagent.actions import COMPLETE
@@ -65,7 +64,7 @@ def test_pages_that_resemble_each_other_are_one(graph):
 def test_screens_stay_in_the_data_set(graph, tmp_path):
     source = write_app(tmp_path)
     made = imported(source, tmp_path / "graph")
-    assert made.pages["shop0"].screenshot == png(0, 720, 1280)
+    assert made.pages["shop0"].screenshot == png(0)
     assert not list((tmp_path / "graph" / "screens").iterdir())
     (source / "shop0" / "shop0-screen.png").unlink()
     with pytest.raises(GraphError, match="the page shop0 of .*graph cannot be read: .*shop0-screen.png'; put it back"):
@@ -80,7 +79,7 @@ def test_an_app_without_the_files_that_list_its_graph(graph, tmp_path):
 def test_broken_pages_are_named_and_left_out(tmp_path, capsys):
     source = write_app(tmp_path / "data")
     shelf = next(p for p in sorted(source.iterdir()) if p.name == "shop0_1")
-    (shelf / "shop0_1-screen.png").write_bytes(png(3, 720, 1280)[:60])
+    (shelf / "shop0_1-screen.png").write_bytes(png(3)[:60])
     (source / "shop0_0" / "shop0_0-xml.txt").write_text("<hierarchy")
     assert main(["import-mobile3m", str(tmp_path / "data"), str(tmp_path / "graph")]) == 0
     said = "".join(capsys.readouterr())

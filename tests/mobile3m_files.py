@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from source_files import png
+from PIL import Image
+
+SIZE = (720, 1280)
 
 WORDS = ("Tea", "Rice", "Soap", "Lamp", "Book", "Vase", "Rope", "Coat", "Ring", "Bell", "Drum", "Harp")
 SEARCH = "tea"
+
+
+def png(shade: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", SIZE, (shade, 90, 200)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def element(cls: str, text: str, y: int, **attributes: str) -> str:
@@ -81,7 +90,7 @@ class App:
         for shade, (name, xml) in enumerate(self.pages.items()):
             folder, path = self.folder / name, name.split("_")
             folder.mkdir(parents=True)
-            (folder / f"{name}-screen.png").write_bytes(png(shade, 720, 1280))
+            (folder / f"{name}-screen.png").write_bytes(png(shade))
             (folder / f"{name}-xml.txt").write_text(xml + "\n", encoding="utf-8")
             stored = {"round": len(path), "name": name, "unique_name": self.unique[name]}
             stored |= {"valid": self.unique[name] == name, "history_actions": self.calls[name]}
