@@ -1,4 +1,4 @@
-"""`python3 -m avd.cpu`: prints the model and the features of the host's CPU, on which a snapshot depends, in two lines."""
+"""`python3 -m avd.cpu`: prints model and features of the host's CPU, which a snapshot depends on, in two lines."""
 
 from __future__ import annotations
 
