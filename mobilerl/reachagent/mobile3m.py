@@ -13,19 +13,22 @@ Screens stay where they are; the graph names their files.
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from mobilerl.envs.base import Action
+from mobilerl.envs.device import IMAGE_ERRORS
 from mobilerl.policy.screen import parse_screen
 from mobilerl.reachagent.actions import PageAction, action_space, from_device
 from mobilerl.reachagent.graph import GraphError, Page, Seen
 from mobilerl.reachagent.graph_files import Edge, GraphWriter
 from mobilerl.reachagent.identity import Abstraction, field_hints, shape_of
-from mobilerl.sft.sources.convert import checked_png, size_of
 from mobilerl.sft.sources.mobile3m import Graph, convert_action, read_graph, read_ids
 from mobilerl.sft.sources.report import Reject
 
@@ -174,10 +177,14 @@ class AppImport:
     def _screenshot(self, file: Path) -> bytes:
         try:
             png = file.read_bytes()
-            size = size_of(png)
-            png = checked_png(png, *size)
-        except (OSError, Reject) as error:
-            raise BrokenPage(f"{file}: {error}") from None
+        except OSError as error:
+            raise BrokenPage(f"{file}: {error.strerror}") from None
+        try:
+            with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
+                size = image.size
+                image.verify()  # its checksums; decoding every page would take most of the time
+        except IMAGE_ERRORS:
+            raise BrokenPage(f"{file}: it is no complete PNG") from None
         self.size = self.size or size
         if size != self.size:
             raise BrokenPage(f"{file}: it has {size[0]}x{size[1]} pixels, the first page {self.size[0]}x{self.size[1]}")

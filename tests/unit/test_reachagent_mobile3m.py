@@ -84,7 +84,7 @@ def test_broken_pages_are_named_and_left_out(tmp_path, capsys):
     assert main(["import-mobile3m", str(tmp_path / "data"), str(tmp_path / "graph")]) == 0
     said = "".join(capsys.readouterr())
     listed = (tmp_path / "graph" / "broken.txt").read_text()
-    assert "shop0_1-screen.png: screenshot does not decode" in listed
+    assert "shop0_1-screen.png: it is no complete PNG" in listed
     assert "shop0_0-xml.txt: unreadable UI dump" in listed and len(listed.splitlines()) == 2
     assert "2 broken pages left out" in said and "unpack their archives again" in said
     pages = load_graph(tmp_path / "graph").pages
