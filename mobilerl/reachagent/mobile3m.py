@@ -34,9 +34,9 @@ from mobilerl.sft.sources.report import Reject
 
 TRIPLES, UNIQUE = "all_triple.json", "data_all2unique.json"
 BROKEN_FILE = "broken.txt"
+GIVE = "give an unpacked folder like music_graph_8152, or the folder that holds several"
 ALL_TITLES = Abstraction(titles=None)
 """Every page of the data set has its own content, so its title names it."""
-Size = tuple[int, int]
 
 
 class BrokenPage(Exception):
@@ -44,19 +44,18 @@ class BrokenPage(Exception):
 
 
 def import_mobile3m(source: Path, folder: Path, say: Callable[[str], None]) -> None:
-    """Writes the graph of an app, or of all apps in `source`, to `folder`.
+    """Writes the graph of an app, or of all apps in `source`, to `folder`. Raises GraphError if no app can be read.
 
-    Pages with a broken file, and pages behind them, are left out and listed in `broken.txt`. Raises GraphError if no
-    app can be read.
+    Pages with a broken file, and pages behind them, are left out and listed in `broken.txt`.
     """
     apps = list(find_apps(source))
     if not apps:
-        raise GraphError(
-            f"{source} has no app of Mobile3M: give an unpacked folder like music_graph_8152, or their parent"
-        )
-    writer, homes, edges, size = GraphWriter(folder), {}, [], None
-    broken: list[str] = []
+        raise GraphError(f"{source} has no app of Mobile3M: {GIVE}")
+    writer, edges, size = GraphWriter(folder), list[Edge](), None
+    homes, broken = dict[str, str](), list[str]()
     for app_folder, home in apps:
+        if home in homes.values():
+            raise GraphError(f"{app_folder} has the same app as another folder of {source}: keep one of them")
         app = AppImport(app_folder, home, size)
         edges += app.read(writer)
         if app.pages:
@@ -77,7 +76,7 @@ def import_mobile3m(source: Path, folder: Path, say: Callable[[str], None]) -> N
 def find_apps(source: Path) -> Iterator[tuple[Path, str]]:
     """Yields the folder and the home page of each app."""
     if not source.is_dir():
-        raise GraphError(f"{source} is no folder: give an unpacked folder like music_graph_8152, or their parent")
+        raise GraphError(f"{source} is no folder: {GIVE}")
     if home := _home_of(source):
         yield source, home
     else:
@@ -118,7 +117,7 @@ def _graph_of_pages(folder: Path, home: str) -> tuple[Graph, dict[str, str]]:
 class AppImport:
     """Reads one app, breadth-first from its home, so that what is behind a broken page is never asked for."""
 
-    def __init__(self, folder: Path, home: str, size: Size | None) -> None:
+    def __init__(self, folder: Path, home: str, size: tuple[int, int] | None) -> None:
         self.folder, self.home, self.size = folder, home, size
         self.graph, self.unique = graph_of(folder, home)
         self.name = self.graph.app

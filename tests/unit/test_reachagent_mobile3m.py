@@ -109,6 +109,14 @@ def test_data_that_cannot_be_imported(tmp_path, break_it, reason):
         imported(app, tmp_path / "graph")
 
 
+def test_an_app_that_is_there_twice(tmp_path):
+    for name in ("a", "b"):
+        write_app(tmp_path / "data" / name).rename(tmp_path / "data" / f"shop_{name}")
+        (tmp_path / "data" / name).rmdir()
+    with pytest.raises(GraphError, match="shop_b has the same app as another folder"):
+        imported(tmp_path / "data", tmp_path / "graph")
+
+
 def test_an_action_without_an_element_is_dropped_and_counted(tmp_path):
     app = App(tmp_path / "shop_graph_1", "shop")
     app.write(index=True)
