@@ -78,12 +78,15 @@ class PageGraph:
     edges: dict[str, dict[PageAction, str]] = field(default_factory=dict)
     abstraction: Abstraction = field(default_factory=Abstraction)
     _flows: dict[str, dict[str, tuple[PageAction, ...]]] = field(default_factory=dict, compare=False, repr=False)
+    _into: dict[str, list[tuple[str, PageAction]]] = field(default_factory=dict, compare=False, repr=False)
+    _variants: dict[str, list[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def add_page(self, page: Page) -> None:
         if page.id in self.pages:
             raise GraphError(f"there are two pages with the id {page.id}")
         self.pages[page.id] = page
         self.edges[page.id] = {}
+        self._variants.setdefault(page.identity, []).append(page.id)
 
     def add_edge(self, source: str, action: PageAction, target: str) -> None:
         """Adds an edge. Raises GraphError for an unknown page or an action that the page does not offer."""
@@ -94,6 +97,7 @@ class PageGraph:
             raise GraphError(f"the page {source} does not offer {action.to_json()}")
         self.edges[source][action] = target
         self._flows.clear()
+        self._into.clear()
 
     def target(self, page: str, action: PageAction) -> str | None:
         """Page that an action leads to; None if it was never tried.
@@ -131,6 +135,16 @@ class PageGraph:
             for page, flow in self.paths(app).items():
                 self._flows[app].setdefault(self.pages[page].identity, flow)
         return self._flows[app]
+
+    def into(self) -> dict[str, list[tuple[str, PageAction]]]:
+        """Pages and their actions that lead to each page."""
+        if not self._into:
+            for source, action, target in self.triples():
+                self._into.setdefault(target, []).append((source, action))
+        return self._into
+
+    def variants(self, identity: str) -> list[str]:
+        return self._variants.get(identity, [])
 
     def unreachable(self) -> tuple[str, ...]:
         """Pages that cannot be reached from any app's home."""
