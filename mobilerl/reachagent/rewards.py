@@ -155,7 +155,8 @@ Ways = Mapping[str, Sequence[tuple[str, PageAction]]]
 def _ways(graph: PageGraph, goal: Goal) -> tuple[Ways, set[str]]:
     """The page and action of every way into a page, with inputs that the goal asks for, and pages on which a subtask
     may end."""
-    into, ends = graph.into(), set[str]()
+    into: Ways = graph.into()
+    ends = set[str]()
     for s in goal.subtasks:
         pages = graph.variants(s.identity)
         if isinstance(s, Reach):
