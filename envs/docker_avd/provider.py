@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mobilerl.envs.base import Health, InfraError, MobileEnv
 from mobilerl.envs.claims import Claim
 from mobilerl.envs.console import Console
-from mobilerl.envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed
+from mobilerl.envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed, adb_port_of
 from mobilerl.envs.docker_avd.owner import DETACHED, this_process
 from mobilerl.envs.pool.adb import BOOT_POLL_S, AdbDevice, AdbServer, Reset
 
@@ -155,7 +155,7 @@ class ContainerDevice(AdbDevice):
     ) -> None:
         settings = provider.settings
         console = Console(engine.address, ports[settings.console_port]) if settings.console_port else None
-        transport = provider.adb.transport(f"{engine.address}:{ports[settings.adb_port]}")
+        transport = provider.adb.transport(f"{engine.address}:{adb_port_of(ports)}")
         self.http = f"http://{engine.address}:{ports[settings.http_port]}" if settings.http_port else ""
         make_env = partial(provider.make_env, url=self.http) if self.http else provider.make_env
         super().__init__(device_id, transport, make_env, provider.reset, console)

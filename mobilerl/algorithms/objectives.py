@@ -21,28 +21,27 @@ def imitation(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
     return imitation_loss(micro.logp, micro.mask, micro.advantage, micro.weights)
 
 
-def aride(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """Policy loss of A-RIDE (DistRL). Advantages include penalties; no entropy term, as in the released code."""
-    return aride_loss(micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights)
-
-
-def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:
-    """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference.
-
-    With `unclipped_replay`, the ratios of replayed samples have no upper limit.
-    """
+def aride(entropy_coef: float) -> Objective:
+    """Makes the policy loss of A-RIDE (DistRL). Advantages include penalties."""
 
     def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        clip_high = torch.full_like(micro.advantage, settings.clip_high)
-        if unclipped_replay:
-            clip_high[micro.replayed] = torch.inf
+        ours = micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights
+        return aride_loss(*ours, entropy_coef=entropy_coef)
+
+    return objective
+
+
+def clipped(settings: ClippedLossSection) -> Objective:
+    """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference."""
+
+    def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
         loss, metrics = clipped_policy_loss(
             micro.logp,
             micro.old_logp,
             micro.advantage,
             micro.mask,
             clip_low=settings.clip_low,
-            clip_high=clip_high,
+            clip_high=torch.full_like(micro.advantage, settings.clip_high),  # a float would be copied to the GPU
             rollout_logp=micro.rollout_logp if settings.tis_cap is not None else None,
             is_cap=settings.tis_cap,
             weights=micro.weights,

@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import field_validator
-
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
-from mobilerl.config.types import Count, Positive, Section, type_of, union_of
+from mobilerl.config.types import Positive, Section, type_of, union_of
 from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
@@ -67,20 +65,8 @@ class AndroidWorldSuiteSection(SuiteBase):
     servers: Annotated[tuple[str, ...], RESUMABLE] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
-    seed: Count = 1000
-    """Seed of the task instances. 30 and 42 are reserved for testing."""
     step_cap: Positive | None = None
     """Upper limit of each task's step budget, which is ten times its complexity in AndroidWorld; null for none."""
-    free_reward: bool = False
-    """Also train on instances that give their reward before the agent has done anything."""
-
-    @field_validator("seed")
-    @classmethod
-    def _seed_is_for_training(cls, seed: int) -> int:
-        from mobilerl.envs.androidworld.tasks import check_training_seed
-
-        check_training_seed(seed)
-        return seed
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""
@@ -114,8 +100,6 @@ class InstructionsSuiteSection(SuiteBase):
     for AndroidWorld's, `instructions` for those of a file."""
     file: Annotated[str, RESUMABLE] = ""
     """File with the instructions, *.toml or *.jsonl."""
-    free_reward: bool = False
-    """Also train on tasks whose check succeeds before the agent has done anything."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Raises ValueError unless a file is given and collection runs in one process."""
@@ -150,9 +134,7 @@ SuiteSection = union_of(OWN, "phone")
 def check_androidworld_fleet(fleet: FleetSection) -> None:
     """Raises ValueError unless containers of this fleet can be AndroidWorld servers."""
     if fleet.image == FleetSection.model_fields["image"].default:
-        raise ValueError(
-            f"the image {fleet.image} has no AndroidWorld: set fleet.image and fleet.adb_port, as in docs/benchmarks.md"
-        )
+        raise ValueError(f"the image {fleet.image} has no AndroidWorld: set fleet.image, as in docs/benchmarks.md")
     if 0 < fleet.memory_mb < EMULATOR_MB:
         raise ValueError(f"fleet.memory_mb is {fleet.memory_mb}; an emulator needs {EMULATOR_MB}, and 4096 is better")
     if fleet.reset not in ("keep", "fresh"):

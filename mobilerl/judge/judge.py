@@ -1,4 +1,4 @@
-"""`Judge`, which decides on an episode by the votes of a model."""
+"""`Judge`, which decides on an episode by the answer of a model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from mobilerl.inference.client import ChatClient, Refused, Response, Unreachable
 from mobilerl.judge.cache import ResponseCache, response_key
 from mobilerl.judge.examples import EXAMPLES, PROBE, Case
 from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, prompt_hash
-from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
+from mobilerl.judge.verdict import Verdict, Vote, read_verdict
 from mobilerl.records import Status, Trajectory
 
 REASKS = 2
 """Maximum number of times that a vote is requested again if it cannot be parsed."""
 RETRIES = 4
+MAX_TOKENS = 4096
+"""Maximum length of a response; models that reason need more than the status line."""
 
 
-def chat_client(settings: JudgeSection) -> ChatClient:
+def chat_client(settings: JudgeSection, max_tokens: int = MAX_TOKENS) -> ChatClient:
     """Makes the client of the judge's endpoint, with the sampling settings in its `fields`."""
-    fields: dict[str, Any] = {"max_tokens": settings.max_tokens}
+    fields: dict[str, Any] = {"max_tokens": max_tokens}
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
     return ChatClient(
@@ -32,7 +34,6 @@ def chat_client(settings: JudgeSection) -> ChatClient:
         fields,
         timeout_s=settings.timeout_s,
         retries=RETRIES,
-        api_key_env=settings.api_key_env,
         concurrency=settings.concurrency,
     )
 
@@ -77,10 +78,11 @@ class Judge:
 
     async def judge(self, case: Case) -> Verdict:
         """Like `verdict`, for a case built by the caller, such as the screen after any step (DigiRL)."""
-        votes: list[Vote] = []
-        success = await self._poll(case, votes)
-        reason = "" if success is not None else "; ".join(dict.fromkeys(v.reason for v in votes if v.reason))
-        return self._count(Verdict(success, tuple(votes), reason))
+        try:
+            vote = await self._ask(build_messages(case, self.settings.examples))
+        except (Unreachable, Refused) as fault:
+            vote = Vote(None, reason=f"the judge {fault}")
+        return self._count(Verdict(vote.success, vote, vote.reason))
 
     async def check(self) -> None:
         """Asks one question with an obvious answer, without the cache.
@@ -92,7 +94,7 @@ class Judge:
             self._cache.check()
         who = f"the judge {s.model!r} at {self.client.url}"
         try:
-            vote = await self._ask(build_messages(PROBE.case, s.examples), None)
+            vote = await self._ask(build_messages(PROBE.case, s.examples), is_check=True)
         except Unreachable as fault:
             raise ConfigError(f"{who} {fault}; start the server or correct judge.url") from None
         except Refused as fault:
@@ -106,50 +108,27 @@ class Judge:
                 f"{who} calls an untouched home screen a success for {PROBE.case.instruction!r}; use a better model"
             )
 
-    async def _poll(self, case: Case, votes: list[Vote]) -> bool | None:
-        """Requests the fewest votes that can decide, then more as long as they can still change the result."""
-        messages = build_messages(case, self.settings.examples)
-        while True:
-            success, missing = tally(votes, self.settings.votes)
-            if not missing:
-                return success
-            first = len(votes)
-            asked = await asyncio.gather(
-                *(self._vote(messages, first + i) for i in range(missing)), return_exceptions=True
-            )
-            for vote in asked:
-                if isinstance(vote, BaseException):
-                    raise vote
-                votes.append(vote)
-
-    async def _vote(self, messages: list[Message], index: int) -> Vote:
-        try:
-            return await self._ask(messages, index)
-        except (Unreachable, Refused) as fault:
-            return Vote(None, reason=f"the judge {fault}")
-
-    async def _ask(self, messages: list[Message], index: int | None) -> Vote:
-        """Requests one vote, again if it cannot be parsed. Index None is a check, without cache and with one retry."""
+    async def _ask(self, messages: list[Message], is_check: bool = False) -> Vote:
+        """Requests a vote, again if it cannot be parsed; for a check without cache and with one retry."""
         vote = Vote(None)
         for attempt in range(REASKS + 1):
             if attempt:
                 self.counts["reasked"] += 1
                 messages = asked_again(messages, vote.text)
-            response = await self._response(messages, index)
+            response = await self._response(messages, is_check)
             vote = read_verdict(response.text)
             if vote.success is not None:
                 break
             if response.cut_off:
-                limit = f" (it was cut off: raise judge.max_tokens above {self.settings.max_tokens})"
-                vote = replace(vote, reason=vote.reason + limit)
+                vote = replace(vote, reason=f"{vote.reason} (it was cut off after {MAX_TOKENS} tokens)")
         return vote
 
-    async def _response(self, messages: list[Message], index: int | None) -> Response:
+    async def _response(self, messages: list[Message], is_check: bool) -> Response:
         """Requests a response. Only responses with a verdict are cached, since another attempt may give a better
         one."""
-        if self._cache is None or index is None:
-            return await self.client.ask(messages, retries=1 if index is None else None)
-        key = response_key(self.settings.model, messages, self.client.fields, index)
+        if self._cache is None or is_check:
+            return await self.client.ask(messages, retries=1 if is_check else None)
+        key = response_key(self.settings.model, messages, self.client.fields)
         if (known := self._cache.get(key)) is not None:
             self.counts["cache_hits"] += 1
             return Response(known, cut_off=False)
@@ -171,7 +150,7 @@ class Judge:
             "judge.model": s.model,
             "judge.prompt_hash": prompt_hash(s.actions, s.examples),
             "judge.sampling": dict(self.client.fields),
-            **{f"judge.{name}": getattr(s, name) for name in ("actions", "examples", "unfinished", "votes")},
+            **{f"judge.{name}": getattr(s, name) for name in ("actions", "examples", "unfinished")},
             "judge.reasks": REASKS,
         }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.named import load_named
 from mobilerl.envs.base import InfraError, Observation
 from mobilerl.records import Trajectory
 
@@ -75,16 +75,10 @@ async def _result(said: Any) -> Any:
 
 def own_scorer(name: str) -> Scorer:
     """Loads the scorer `module:name`, a function or a class without arguments. Raises ConfigError if it is missing."""
-    module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
-    except AttributeError as error:
-        raise ConfigError(f"rollout.scorer = {name!r} cannot be imported ({error}): correct the name") from error
+        found = load_named(name, "rollout.scorer")
     except ImportError as error:
-        raise ConfigError(
-            f"rollout.scorer = {name!r} cannot be imported ({error}): install its package here, or add its folder to "
-            "PYTHONPATH"
-        ) from error
+        raise ConfigError(f"rollout.scorer = {name!r} cannot be imported ({error}): install what it needs") from error
     if inspect.isclass(found):
         if problem := _misfit(found):
             raise ConfigError(f"rollout.scorer = {name!r} is a class that needs arguments: {problem}")

@@ -81,7 +81,11 @@ def dpo_step(engine: Engine, pairs: Sequence[PreferencePair], reference: Tensor,
 
 def step_count(pairs: int, recipe: Recipe) -> int:
     """Number of optimizer steps of a complete training."""
-    return recipe.dpo.epochs * -(-pairs // recipe.sft.batch_size)
+    return recipe.dpo.epochs * -(-pairs // _batch_size(recipe))
+
+
+def _batch_size(recipe: Recipe) -> int:
+    return recipe.dpo.batch_size or recipe.sft.batch_size
 
 
 class DpoTrainer:
@@ -102,7 +106,7 @@ class DpoTrainer:
         self.engine, self.pairs, self.recipe = engine, pairs, recipe
         self.run_dir, self.tracker, self.first = run_dir, tracker, first
         self.steps, self.done, self.elapsed_s = step_count(len(pairs), recipe), 0, 0.0
-        self.counter = StepCounter(recipe.train.max_skipped_steps, "the DPO loss")
+        self.counter = StepCounter("the DPO loss")
         parts = (range(i, min(i + SCORED, len(pairs))) for i in range(0, len(pairs), SCORED))
         self.reference = torch.cat([score(engine, [pairs[k] for k in part]) for part in parts])
         checkpoint.clean(run_dir)
@@ -135,7 +139,7 @@ class DpoTrainer:
 
     def _batch(self, step: int) -> list[int]:
         """Indices of the pairs of a step. The order within an epoch depends only on the seed and the epoch."""
-        size = self.recipe.sft.batch_size
+        size = _batch_size(self.recipe)
         epoch, position = divmod(step, -(-len(self.pairs) // size))
         order = list(range(len(self.pairs)))
         random.Random(f"{self.recipe.train.seed}/{epoch}").shuffle(order)

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from mobilerl.algorithms.base import make_algorithm
-from mobilerl.config.reading import held
+from mobilerl.config.reading import lock_run_dir
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.records import Group, TrainingSample
@@ -28,6 +28,7 @@ from mobilerl.system.free_memory import give_back_free_memory
 from mobilerl.training import checkpoint
 from mobilerl.training.announcements import announce, next_commands
 from mobilerl.training.cost import CostTracker
+from mobilerl.training.history import start_from_history
 from mobilerl.training.interrupt import Snapshot, StopGuard, Stopped
 from mobilerl.training.learner import learn, step_counter
 from mobilerl.training.metrics import LEARNED, IterationWatch
@@ -50,7 +51,7 @@ REMOVED = "the curriculum removed every task (see algorithm.curriculum.revisit_e
 
 def train(run: Run) -> None:
     """Starts or resumes a training run. Raises ConfigError or CheckpointError for problems that the user can fix."""
-    with held(run.run_dir):
+    with lock_run_dir(run.run_dir):
         check_run_dir(run.recipe, run.run_dir, run.resume)
         _train(run)
 
@@ -86,7 +87,7 @@ class OnlineTrainer:
         self.engine: Engine = make_trainer_engine(recipe)
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))
         self.sampler.use_values(self.algorithm.instruction_values)
-        self.steps = step_counter(self.algorithm, recipe.train.max_skipped_steps)
+        self.steps = step_counter(self.algorithm)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
         self._held_out = opened.suite.held_out(recipe.eval.instances) if recipe.eval.every else {}
@@ -98,6 +99,8 @@ class OnlineTrainer:
             self.state.restore(run_dir)
             saved = self.state.saved_iteration
             self.log.truncate_after(-1 if saved is None else saved)
+        if (history := recipe.algorithm.curriculum.history) and self.state.saved_iteration is None:
+            start_from_history(self.sampler, Path(history))
 
     async def run(self, take_over: Callable[[], object]) -> None:
         """Runs the loop. Calls `take_over` when the collector becomes responsible for closing `devices`."""

@@ -25,7 +25,7 @@ from mobilerl.training.tracking import read_metrics
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 KINDS = ("navigation", "reaching", "operation")
-SMALL = """--pages.walks 30 --pages.test_share 0.15 --pages.epochs 2 --pages.learning_rate 5e-3 --dpo.epochs 1
+SMALL = """--pages.test_share 0.15 --pages.epochs 2 --pages.learning_rate 5e-3 --dpo.epochs 1
     --sft.batch_size 8 --train.checkpoint_every 50 --fleet.count 16 --engine.micro_batch_tokens 4096""".split()
 TINY = "--engine.lora_rank 0 --engine.gradient_checkpointing false --engine.max_pixels null --engine.threads 1".split()
 

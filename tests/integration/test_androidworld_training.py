@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 
-import pytest
 from androidworld_expert import ExpertActor
 from androidworld_play import DOING, FREELY, local_phones_fixture, stand_ins_fixture  # noqa: F401 - fixtures among them
 
@@ -58,11 +57,10 @@ def test_instances_with_a_free_reward_are_left_out_counted_and_named(local_phone
     assert set_up.count(UNEXPECTED) == 1 and FREELY not in set_up
 
 
-@pytest.mark.parametrize("setting", ["suite.free_reward", "judge.reward"])
-def test_they_are_played_on_request_and_where_a_judge_gives_the_reward(local_phones, setting):
+def test_they_are_played_where_a_judge_gives_the_reward(local_phones):
     server = local_phones()
-    needs = {"judge.url": "http://127.0.0.1:1/v1", "judge.model": "m"} if setting == "judge.reward" else {}
-    played, sampler, _ = play(recipe_for(server, **{setting: "true"}, **needs), [server], iterations=1)
+    judge = {"judge.url": "http://127.0.0.1:1/v1", "judge.model": "m", "judge.reward": "true"}
+    played, sampler, _ = play(recipe_for(server, **judge), [server], iterations=1)
     assert set(played) == {DOING, FREELY, UNEXPECTED} and not sampler.excluded.set_aside
 
 

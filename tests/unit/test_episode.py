@@ -10,7 +10,7 @@ from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
 from mobilerl.envs.base import Back, Finish, InfraError, Invalid, NoScore, Tap
 from mobilerl.records import Status
-from mobilerl.rollout.episode import EpisodeSettings, play_episode
+from mobilerl.rollout.episode import EpisodeSettings, do_rollout
 
 BAD = Invalid("no")
 ACTIONS = (Tap(1, 1), Finish("done"))
@@ -18,8 +18,8 @@ ACTIONS = (Tap(1, 1), Finish("done"))
 
 def play(env=None, actions=ACTIONS, max_steps=5, actor=None, scored=True, **settings):
     task, actor = make_task(max_steps=max_steps), actor or ScriptedActor(actions)
-    played = run(play_episode(env or ScriptedEnv(), actor, task, "e-00", EpisodeSettings(**settings), scored))
-    return played.trajectory
+    rollout = run(do_rollout(env or ScriptedEnv(), actor, task, "e-00", EpisodeSettings(**settings), scored))
+    return rollout.trajectory
 
 
 def faulty(where: str, kind: str, step: int = 0) -> ScriptedEnv:
@@ -57,9 +57,24 @@ def test_finish_ends_an_episode():
     ],
 )
 def test_the_step_budget_and_invalid_actions_in_a_row_end_an_episode(actions, max_steps, status, steps):
-    trajectory = play(actions=actions, max_steps=max_steps, max_invalid=3)
+    trajectory = play(actions=actions, max_steps=max_steps)
     assert (trajectory.status, len(trajectory.steps)) == (status, steps)
     assert trajectory.reward == float(status is Status.FINISHED)
+
+
+@pytest.mark.parametrize(
+    ("actions", "status", "steps"),
+    [
+        ((Back(),), Status.FINISHED, [Back()] * 3 + [Finish()]),
+        ((Back(), Back(), Tap(1, 1), Back(), Back(), Finish()), Status.FINISHED, None),
+        ((Back(), Back(), BAD), Status.INVALID, None),
+    ],
+)
+def test_an_agent_that_is_stuck_finishes(actions, status, steps):
+    trajectory = play(actions=actions, max_steps=9, max_invalid=1, most_equal=3, finishes_invalid=True)
+    assert [s.action for s in trajectory.steps] == (list(actions) if steps is None else steps)
+    assert (trajectory.status, trajectory.reward) == (status, 1.0)
+    assert play(actions=(BAD,), max_steps=1, max_invalid=1, finishes_invalid=True).reward == 0.0, "it was over anyway"
 
 
 def test_the_note_of_a_refused_action_is_in_the_turns_of_later_steps():

@@ -280,4 +280,4 @@ def test_a_graph_without_tasks_is_an_error_of_one_line(graph, tmp_path):
     few = PageGraph(graph.width, graph.height, dict(graph.homes))
     few.add_page(graph.pages[LIST])
     with pytest.raises(ConfigError, match="no tasks can be made: .*; explore more"):
-        page_tasks(few, PagesSection(walks=5), 0, tmp_path, print)
+        page_tasks(few, PagesSection(), 0, tmp_path, print)

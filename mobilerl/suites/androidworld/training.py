@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mobilerl.config import AndroidWorldSuiteSection, Recipe
 from mobilerl.envs.androidworld.env import AndroidWorldEnv
 from mobilerl.envs.androidworld.startup import Suite, open_servers, parse_addresses
-from mobilerl.envs.androidworld.tasks import EVAL_SEEDS, FREE_BY_DESIGN, make_task, trainable
+from mobilerl.envs.androidworld.tasks import EVAL_SEEDS, FREE_BY_DESIGN, TRAINING_SEED, make_task, trainable
 from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.envs.claims import run_name
 from mobilerl.envs.pool import DevicePool
@@ -31,7 +31,7 @@ class AndroidWorldSuite:
     def __init__(self, recipe: Recipe) -> None:
         assert isinstance(recipe.suite, AndroidWorldSuiteSection)
         self._recipe, self._settings, self._tasks = recipe, recipe.suite, recipe.tasks
-        self._free_reward = recipe.suite.free_reward or recipe.judge.reward  # a judge replaces the reward
+        self._free_reward = recipe.judge.reward  # which replaces the tasks' own
 
     def check(self) -> None:
         trainable(self._tasks.templates, self._free_reward)
@@ -41,7 +41,7 @@ class AndroidWorldSuite:
         left_out = FREE_BY_DESIGN & (set(tasks.templates) or FREE_BY_DESIGN)
         if left_out and not self._free_reward:
             say(f"left out, because their reward is free by design: {', '.join(sorted(left_out))}")
-        suite = Suite(settings.seed, tasks.per_template, trainable(tasks.templates, self._free_reward))
+        suite = Suite(TRAINING_SEED, tasks.per_template, trainable(tasks.templates, self._free_reward))
         devices: Devices | Sequence[MobileEnv]
         if settings.servers:
             addresses = parse_addresses(settings.servers)

@@ -32,8 +32,8 @@ class InstructionsSuite:
     def __init__(self, recipe: Recipe) -> None:
         assert isinstance(recipe.suite, InstructionsSuiteSection)
         self._recipe, self._settings = recipe, recipe.suite
-        self._judged = recipe.judge.reward or bool(recipe.rollout.scorer)
-        """Whether a judge or scorer replaces the tasks' own checks."""
+        self.judged = recipe.judge.reward or bool(recipe.rollout.scorer)
+        """Whether a judge or scorer replaces the tasks' own checks; tasks that are solved from the start then count."""
 
     def check(self) -> None:
         self._training_tasks()
@@ -83,26 +83,21 @@ class InstructionsSuite:
         return [
             InstructionEnv(
                 f"sim-{i}",
-                InProcessTransport(Phone(APPS, phone.width, phone.height, phone.density), f"sim-{i}"),
+                InProcessTransport(Phone(APPS, phone.width, phone.height), f"sim-{i}"),
                 apps,
-                self.free_reward,
+                self.judged,
                 STILL,
             )
             for i in range(self._recipe.fleet.count)
         ]
 
     def env_factory(self) -> Callable[..., MobileEnv]:
-        apps, free = self._read().apps, self.free_reward
+        apps, free = self._read().apps, self.judged
 
         def make(device_id: str, transport: Transport) -> InstructionEnv:
             return InstructionEnv(device_id, transport, apps, free)
 
         return make
-
-    @property
-    def free_reward(self) -> bool:
-        """Whether to run tasks whose check succeeds from the start, as with a judge or scorer."""
-        return self._settings.free_reward or self._judged
 
     @property
     def file(self) -> Path:
@@ -137,7 +132,7 @@ class InstructionsSuite:
         return [make_task(task) for task in tasks]
 
     def _can_be_scored(self, task: Instruction) -> None:
-        if not task.checked and not self._judged:
+        if not task.checked and not self.judged:
             raise ConfigError(
                 f"suite.file: task {task.id!r} of {self._settings.file} has neither `check` nor `answer`: give one, or "
                 "let a judge (judge.reward) or your own code (rollout.scorer) give the reward"
