@@ -1,7 +1,8 @@
 """The command `mobilerl`, which runs a subcommand and turns expected errors into a message and an exit code.
 
-Exit codes: 0 done; 1 if `doctor` found something missing, a device of `fleet up` did not start, or `eval androidworld`
-lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 if the reader closed the output.
+Exit codes: 0 done; 1 if `doctor` or `fleet check` found something missing, a device of `fleet up` did not start, or
+`eval androidworld` lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 if the reader closed
+the output.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mobilerl.cli import (
     doctor,
     evaluate,
     fleet,
+    import_mobile3m,
     pages,
     phone,
     push,
@@ -52,6 +54,7 @@ COMMANDS = (
         sft,
         train,
         pages,
+        import_mobile3m,
         evaluate,
         phone,
         fleet,
