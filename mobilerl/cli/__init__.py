@@ -19,6 +19,7 @@ from mobilerl import __version__
 from mobilerl.cli import (
     bench,
     completion,
+    convert,
     demo,
     doctor,
     evaluate,
@@ -49,6 +50,7 @@ COMMANDS = (
     *(
         demo,
         whole_run,
+        convert,
         sft,
         train,
         pages,

@@ -40,7 +40,14 @@ from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, compute_dtype, enable_gradient_checkpointing, load_model, save_model
+from mobilerl.models.loading import (
+    add_lora,
+    compute_dtype,
+    enable_gradient_checkpointing,
+    freeze_vision,
+    load_model,
+    save_model,
+)
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import ADAM_BETAS, Objective, Request, SkippedStep
 
@@ -105,6 +112,8 @@ class LocalEngine:
         model = model or load_model(path.resolve() if settings.lora_rank else path, self._learns_all)
         if settings.lora_rank and not hasattr(model, "peft_config"):
             model = add_lora(model, settings.lora_rank)
+        if settings.freeze_vision and not hasattr(model, "peft_config"):
+            freeze_vision(model)
         if torch.cuda.is_available():
             # cuDNN's attention makes a plan for every new length, and in sampling every token makes a new length.
             torch.backends.cuda.enable_cudnn_sdp(False)
