@@ -2,8 +2,8 @@
 
 | recorded | a proposal of the same kind matches if |
 |---|---|
-| tap, long press on an element | it hits that element and no smaller one inside it |
-| tap, long press on none | it is at most `MARGIN` away, as in the evaluation of Android in the Wild |
+| tap, long press on an element | it hits the same one, not a smaller one inside it |
+| tap, long press on none | it hits none either, at most `MARGIN` away, as in the evaluation of Android in the Wild |
 | swipe | the finger moves in the same of four directions |
 | type | the texts have a token F1 of at least `TEXT_F1` |
 | launch | the names are equal but for case, spaces and punctuation |
@@ -33,7 +33,8 @@ def matches(proposed: Action, recorded: Action, screen: Screen) -> bool:
     match recorded, proposed:
         case (Tap(u, v), Tap(x, y)) | (LongPress(u, v), LongPress(x, y)):
             target = _target(screen, u, v)
-            return math.dist((x, y), (u, v)) <= MARGIN * COORD_MAX if target is None else screen.at(x, y) is target
+            near = target is not None or math.dist((x, y), (u, v)) <= MARGIN * COORD_MAX
+            return near and _target(screen, x, y) is target
         case Swipe(), Swipe():
             a, b = (nearest_swipe(swipe, screen.width, screen.height)[0] for swipe in (recorded, proposed))
             return a == b
@@ -62,9 +63,10 @@ def token_f1(a: str, b: str) -> float:
 
 
 def _target(screen: Screen, x: int, y: int) -> Element | None:
-    """The element that a touch is meant for. What can only be scrolled is none: it may fill the screen."""
-    found = screen.at(x, y)
-    return None if found is None or found.actions == ("scroll",) else found
+    """The smallest element at a point, preferably one that can be acted on, and none that can only be scrolled: it may
+    fill the screen."""
+    inside = [e for e in screen.elements if e.contains(x, y) and e.actions != ("scroll",)]
+    return min(inside, key=lambda e: (e.mark is None, e.area), default=None)
 
 
 def _letters(name: str) -> str:

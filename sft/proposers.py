@@ -18,6 +18,7 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.engines.registry import make_sampler
 from mobilerl.inference.engine_policy import EnginePolicy, StreamPolicy
 from mobilerl.inference.images import shrunk
+from mobilerl.policy.actor import Messages
 from mobilerl.policy.context import ContextPolicy
 from mobilerl.records.engine import Engine, Sampling, StreamingEngine
 from mobilerl.sft.asking import Asker, Model
@@ -119,27 +120,29 @@ def proposer_name(recipe: Recipe, number: int, base: Path) -> str:
 @contextmanager
 def proposer(recipe: Recipe, number: int, base: Path, context: ContextPolicy, log: ProposalLog) -> Iterator[Propose]:
     """Proposals from a server or from templates in the first round, and from the previous round's policy later."""
-    settings, agent = recipe.sft, recipe.agent
-    if number == 1 and not settings.proposer_url:
+    if number == 1 and not recipe.sft.proposer_url:
         yield template_proposals
         return
-    sampling = Sampling(TEMPERATURE, agent.max_new_tokens, context.stop)
+    asker = partial(Asker, log=log, candidates=recipe.sft.candidates, in_flight=recipe.sft.proposer_concurrency)
+    sampling = Sampling(TEMPERATURE, recipe.agent.max_new_tokens, context.stop)
     if number == 1:
-        from mobilerl.inference.server import connect
-
-        server = connect(settings.proposer_url, settings.proposer_model, agent.screenshots, recipe.engine.max_pixels)
-        seen = replace(context, size_seen=server.size_seen)
-        most = recipe.engine.max_pixels
-        shrink = partial(shrunk, max_pixels=most) if most else bytes
-        model = Model(log.proposer, server, seen, sampling, server.client.usage, shrink=shrink)
-        yield Asker(model, log, settings.candidates, settings.proposer_concurrency).proposals
+        yield asker(_server_model(recipe, context, sampling, log.proposer)).proposals
         return
     engine = make_sampler(recipe, base, TEMPERATURE, seed=recipe.train.seed + len(log))
     try:
-        model = _policy_model(recipe, engine, context, sampling, log.proposer)
-        yield Asker(model, log, settings.candidates, settings.proposer_concurrency).proposals
+        yield asker(_policy_model(recipe, engine, context, sampling, log.proposer)).proposals
     finally:
         engine.close()
+
+
+def _server_model(recipe: Recipe, context: ContextPolicy, sampling: Sampling, name: str) -> Model:
+    from mobilerl.inference.server import connect
+
+    most = recipe.engine.max_pixels
+    server = connect(recipe.sft.proposer_url, name, recipe.agent.screenshots, most)
+    shrink = partial(shrunk, max_pixels=most) if most else bytes
+    seen = replace(context, size_seen=server.size_seen)
+    return Model(name, server, seen, sampling, server.client.usage, shrink=shrink)
 
 
 def _policy_model(recipe: Recipe, engine: Engine, context: ContextPolicy, sampling: Sampling, name: str) -> Model:
@@ -149,6 +152,8 @@ def _policy_model(recipe: Recipe, engine: Engine, context: ContextPolicy, sampli
         policy = EnginePolicy(engine, max_wait_s=0.05)
         policy.expect(lambda: recipe.sft.proposer_concurrency)
         return Model(name, policy, seen, sampling)
-    most = recipe.vllm.max_prompt
-    fits = lambda messages, images: len(engine.codec.encode(messages, images)) <= most  # noqa: E731
+
+    def fits(messages: Messages, images: Sequence[bytes]) -> bool:
+        return len(engine.codec.encode(messages, images)) <= recipe.vllm.max_prompt
+
     return Model(name, StreamPolicy(engine), seen, sampling, fits=fits)

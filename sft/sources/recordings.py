@@ -147,7 +147,7 @@ def _step(line: StepLine, screens: Path) -> RecordedStep:
     if line.screen:
         try:
             png = (screens / line.screen).read_bytes()
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a name with a null character
             raise Reject(MISSING) from None
         if not (line.width and line.height):
             width, height = size_of(png)

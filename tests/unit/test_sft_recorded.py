@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from source_files import control_episode, write_control
 
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.inference.client import Usage
 from mobilerl.models import tiny
 from mobilerl.records import Completion
 from mobilerl.sft.checks import dry_run_sft
 from mobilerl.sft.run import run
 from mobilerl.sft.sources.stream import hashed_split
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 EPISODES, STEPS = 8, 40
@@ -59,16 +62,17 @@ class Server:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
+        self.client = SimpleNamespace(usage=Usage())
 
     async def act(self, messages, images, sampling, key="") -> Completion:
         self.keys.append(key)
+        self.client.usage.count(SimpleNamespace(prompt_tokens=100, completion_tokens=7))
         return Completion((1,), (2,), (-0.1,), 0, SAVE)
 
 
 def test_both_stages_learn_from_recordings_alone(folder, tmp_path, monkeypatch, capsys):
     server = Server()
     monkeypatch.setattr("mobilerl.inference.server.connect", lambda *args: server)
-    monkeypatch.setattr("mobilerl.sft.proposers.AT_A_TIME", 8)
     given = recipe(folder, source={"stage2_limit": 30}, proposer_url="http://127.0.0.1:9/v1", candidates=2)
     assert dry_run_sft(given, tmp_path) == 0
     assert not (tmp_path / "config.json").exists()
@@ -78,6 +82,11 @@ def test_both_stages_learn_from_recordings_alone(folder, tmp_path, monkeypatch, 
     assert server.keys == [f"{i:08d}-{k:02d}" for i in range(30) for k in range(2)], "each step has seeds of its own"
     taps = int(said.partition("stage2-round1: ")[2].partition(" samples")[0])
     assert 8 <= taps <= 16 and f"thoughts kept for {taps / 30:.0%} of 30 steps" in said
+    assert f"tap {taps} of {taps}" in said and "6,000 prompt and 420 response tokens" in said
+    rows = [row for row in read_metrics(tmp_path / "metrics.jsonl") if row["stage"] == "stage2-round1"]
+    assert rows[0]["sft/kept_share/tap"] == 1.0 and rows[0]["sft/kept_share/launch"] == 0.0
+    assert rows[0]["sft/proposals"] == 60 and rows[0]["sft/completion_tokens"] == 420
+    assert len((tmp_path / "proposals" / "stage2-round1.jsonl").read_text().splitlines()) == 60
     assert (final / "model.safetensors").read_bytes() != (tmp_path / "stage1" / "model.safetensors").read_bytes()
     (counts,) = json.loads((tmp_path / "sources.json").read_text()).values()
     assert counts["steps"] == STEPS
