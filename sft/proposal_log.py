@@ -106,4 +106,4 @@ class ProposalLog:
 
     @staticmethod
     def _key(proposer: str, step: str, candidate: int) -> int:
-        return xxh3_64_intdigest(f"{proposer}\0{step}\0{candidate}")
+        return xxh3_64_intdigest(f"{proposer}\0{step}\0{candidate}".encode())

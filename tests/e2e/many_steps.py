@@ -30,20 +30,20 @@ from mobilerl.models import tiny
 from mobilerl.sft.sources.recordings import write
 from mobilerl.sft.sources.schema import Demonstration, RecordedStep, recorded_task
 
-LENGTH, SIZE = 10, (180, 400)
-"""Steps of an episode, and their screens in px."""
-XML = """<hierarchy><node class="Button" text="Save" clickable="true" bounds="[0,0][90,60]"/>
-<node class="Button" text="Open {0}" clickable="true" bounds="[90,0][180,60]"/></hierarchy>"""
+LENGTH, SIZE, TRAINED_ON = 10, (90, 200), 1200
+"""Steps of an episode, their screens in px, and samples that are trained on."""
+XML = """<hierarchy><node class="Button" text="Save" clickable="true" bounds="[0,0][45,30]"/>
+<node class="Button" text="Open {0}" clickable="true" bounds="[45,0][90,30]"/></hierarchy>"""
 FLAGS = """--config base/tiny-model --stage 1 --sft.demos_per_template 0 --sft.reading_samples 0 --sft.batch_size 8
     --sft.checkpoint_every 10 --agent.screenshots 1 --engine.threads 1"""
-ENCODED, TRAINED = re.compile(r"(\d+) samples encoded"), "trainer/checkpoint-*/complete.json"
+ENCODED, SAVED = re.compile(r"(\d+) samples encoded"), "trainer/checkpoint-*/complete.json"
 
 
 def screen(number: int) -> bytes:
-    """A screenshot of about 14 kB, each another one."""
-    pixels = np.random.default_rng(number).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+    """A screenshot of about 4 kB, each another one."""
+    pixels = np.random.default_rng(number).integers(0, 256, (30, 40, 3), dtype=np.uint8)
     out = io.BytesIO()
-    Image.fromarray(pixels).resize(SIZE, Image.Resampling.NEAREST).save(out, "PNG")
+    Image.fromarray(pixels).resize(SIZE, Image.Resampling.NEAREST).save(out, "PNG", compress_level=1)
     return out.getvalue()
 
 
@@ -104,14 +104,14 @@ def digest(job: Path) -> str:
 
 
 def check(folder: Path, count: int) -> None:
-    epochs = 4000 / count
+    epochs = TRAINED_ON / count
     straight = Run(folder, "straight", epochs)
     straight.until(lambda: (straight.job / "samples").is_dir())
     wanted = digest(straight.job)
     first = Run(folder, "killed", epochs)
     first.until(lambda: first.encoded() >= count // 2)
     second = Run(folder, "killed", epochs)
-    second.until(lambda: any(second.job.glob(TRAINED)))
+    second.until(lambda: any(second.job.glob(SAVED)))
     samples = digest(second.job)
     third = Run(folder, "killed", epochs)
     third.until(lambda: False)

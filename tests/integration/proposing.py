@@ -42,6 +42,8 @@ SAVE, DELETE = "[0,0,462,125]", "[463,0,925,125]"
 """Boxes on a screen of 1080 x 2400 px."""
 KEPT = 4
 """One of so many steps is answered with another action."""
+READY = "ready"
+"""Answer to the first request, which is to show whether the server works."""
 
 
 def made_steps(count: int, width: int, height: int) -> Iterator[ExpertStep]:
@@ -58,22 +60,23 @@ def answer(request: dict[str, Any]) -> str:
     """Depends on the step alone, so that it is the same when asked again."""
     asked = "".join(map(text_of, request["messages"]))
     if "Save note " not in asked:
-        return "ready"  # the first request, which is to show whether the server works
+        return READY
     number = int(asked.partition("Save note ")[2].partition(".")[0])
     box = DELETE if number % KEPT == 0 else SAVE
     return f'<think>save note {number}</think><answer>do(action="Tap", element={box})</answer>'
 
 
 class SlowServer(ChatServer):
-    """Answers after `delay` seconds."""
+    """Proposes after `delay` seconds; answers a first request, which is none for a proposal, at once."""
 
     def __init__(self, delay: float) -> None:
         self.delay = delay
         super().__init__(self.answer_late)
 
     def answer_late(self, request: dict[str, Any]) -> str:
-        time.sleep(self.delay)
-        return answer(request)
+        text = answer(request)
+        time.sleep(self.delay if text != READY else 0)
+        return text
 
 
 def propose(url: str, run_dir: Path, steps: int, candidates: int, concurrency: int, size: tuple[int, int]) -> list[str]:
