@@ -79,7 +79,8 @@ def test_both_stages_learn_from_recordings_alone(folder, tmp_path, monkeypatch, 
     final = run(given, tmp_path)
     said = capsys.readouterr().out
     assert f"stage1: {STEPS} samples" in said and "demonstrations, " not in said
-    assert sorted(server.keys) == [f"{i:08d}-{k:02d}" for i in range(30) for k in range(2)], "each step has seeds of its own"
+    keys = [f"{i:08d}-{k:02d}" for i in range(30) for k in range(2)]
+    assert sorted(server.keys) == keys, "each step has seeds of its own"
     taps = int(said.partition("stage2-round1: ")[2].partition(" samples")[0])
     assert 8 <= taps <= 16 and f"thoughts kept for {taps / 30:.0%} of 30 steps" in said
     assert f"tap {taps} of {taps}" in said and "6,000 prompt and 420 response tokens" in said
