@@ -15,7 +15,7 @@ from proposing import KEPT, SlowServer, text_of
 from mobilerl.sft.proposal_log import log_of
 
 pytestmark = pytest.mark.slow
-STEPS, CANDIDATES, IN_FLIGHT, DELAY_S, LIMIT_S = 1000, 2, 32, 0.02, 300
+STEPS, CANDIDATES, IN_FLIGHT, DELAY_S, LIMIT_S = 1000, 2, 32, 0.02, 900
 KILLED_AT = (500, 1300)
 """Requests after which the process is killed."""
 
