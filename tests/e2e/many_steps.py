@@ -5,8 +5,8 @@
 writes recordings of that many steps in FOLDER, in the format of one's own recordings, and trains a tiny model on them
 (stage 1 of `mobilerl sft`). The run is killed while it encodes samples and once more while it trains. Prints the most
 memory of its own (RssAnon, without mapped files) that it had in either phase, and whether its samples are those of a
-run that was not killed. Recordings that are there are used again. It takes at least 10,000 steps, after which the number of
-encoded samples is first shown.
+run that was not killed. Recordings that are there are used again.
+It takes at least 10,000 steps, after which the number of encoded samples is first shown.
 """
 
 from __future__ import annotations
