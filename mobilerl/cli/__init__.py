@@ -20,6 +20,7 @@ from mobilerl import __version__
 from mobilerl.cli import (
     bench,
     completion,
+    convert,
     demo,
     doctor,
     evaluate,
@@ -51,6 +52,7 @@ COMMANDS = (
     *(
         demo,
         whole_run,
+        convert,
         sft,
         train,
         pages,

@@ -115,6 +115,11 @@ def add_lora(model: PreTrainedModel, rank: int) -> PeftModel:
     return adapted
 
 
+def freeze_vision(model: torch.nn.Module) -> None:
+    """Excludes the vision tower, with its projection into the language model, from training."""
+    model.get_submodule("model.visual").requires_grad_(False)
+
+
 def enable_gradient_checkpointing(model: torch.nn.Module) -> None:
     """Recomputes each layer in the backward pass. Results are identical bit for bit.
 
