@@ -56,8 +56,7 @@ model = "{out}/base"
 templates = {templates}
 per_template = 4
 [fleet]
-type = "embedded"
-count = 8
+{fleet}
 [phone]
 width = {width}
 height = {height}
@@ -70,8 +69,8 @@ max_pixels = 3136
 gradient_checkpointing = false
 [sft]
 sources = [{{format = "androidcontrol", path = "{out}/android_control"}}]
-stage1_epochs = 10
-stage2_epochs = 5
+stage1_epochs = 25
+stage2_epochs = 20
 batch_size = 4
 micro_batch_size = 0
 learning_rate = 3e-3
@@ -100,11 +99,12 @@ def prepare(out: Path) -> None:
     texts = [text for step in made for text in (step.task.instruction, step.screen.render("mobilerl"), said(step))]
     torch.manual_seed(0)
     tiny.create(out / "base", [PROMPT, *texts], hidden=64, layers=2, heads=2, vision_hidden=16, max_pixels=3136)
-    sizes = {"suite": 'type = "phone"', "templates": json.dumps(TEMPLATES), "groups": 4, "group": 4}
-    if WORLD:
-        sizes = {"suite": "step_cap = 3", "templates": json.dumps(WORLD_TEMPLATES), "groups": 2, "group": 2}
-    overlay = OVERLAY.format(out=out.resolve(), width=WIDTH, height=HEIGHT, **sizes)
-    (out / "tiny.toml").write_text(overlay)
+    if WORLD:  # its servers are flags, as in docs/reproduce.md; the fleet stays the recipe's until then
+        names, chosen = WORLD_TEMPLATES, {"suite": "step_cap = 3", "fleet": "spares = 0", "groups": 2, "group": 2}
+    else:
+        names, chosen = TEMPLATES, {"suite": 'type = "phone"', "fleet": 'type = "embedded"', "groups": 4, "group": 4}
+    places = {"out": out.resolve(), "templates": json.dumps(names), "width": WIDTH, "height": HEIGHT}
+    (out / "tiny.toml").write_text(OVERLAY.format(**places, **chosen))
 
 
 def demonstrated() -> Iterator[tuple[int, list[ExpertStep]]]:
@@ -166,8 +166,9 @@ def forest(xml: str) -> bytes:
 # --- beside ------------------------------------------------------------------------------------------------------
 
 
-class Proposer(ChatServer):
-    """In place of a large model: knows the recorded action of every prompt, and proposes another one in four times."""
+class Models(ChatServer):
+    """In place of two large models. The proposer knows the recorded action of every prompt, and proposes another one
+    every fourth time; the judge of answers says no."""
 
     def __init__(self, out: Path) -> None:
         recipe = load_recipe([Path("paper/mobilerl-7b-sft"), out / "tiny.toml"])
@@ -176,9 +177,11 @@ class Proposer(ChatServer):
         self.known = {asked(s.messages(context)[0]): s.write_response(context, said(s)) for s in recorded}
         self.other = context.write_response(Back(), Screen((), WIDTH, HEIGHT), "Something else is better")
         self.times: Counter[str] = Counter()
-        super().__init__(self.propose, ("stand-in",))
+        super().__init__(self.respond, ("proposer", "judge"))
 
-    def propose(self, request: dict[str, Any]) -> str:
+    def respond(self, request: dict[str, Any]) -> str:
+        if request["model"] == "judge":
+            return "[False]"
         key = asked(request["messages"])
         self.times[key] += 1
         return self.other if self.times[key] % 4 == 0 else self.known.get(key, self.other)
@@ -191,7 +194,7 @@ def asked(messages: list[dict[str, Any]]) -> str:
 def serve(out: Path) -> None:
     with ExitStack() as running:
         templates = " ".join(WORLD_TEMPLATES if WORLD else TEMPLATES)
-        lines = [f"PROPOSER={Proposer(out).url}", f"TEMPLATES=({templates})"]
+        lines = [f"MODELS={Models(out).url}", f"TEMPLATES=({templates})"]
         if WORLD:
             from androidworld_stack import Stack
 

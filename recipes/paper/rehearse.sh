@@ -14,10 +14,14 @@ LAB=${MOBILERL_ANDROIDLAB:-}
 PYTHONPATH=$(cd "$HERE/../.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONPATH
 
+# run COMMAND...: prints the command as one would type it, and runs it.
 run() {
-    printf '\n$'
-    printf ' %q' "$@"
-    printf '\n'
+    local word line=""
+    for word in "$@"; do
+        [[ $word =~ ^[[:alnum:]_./:=,@%-]+$ ]] || word=${word@Q}
+        line+=" $word"
+    done
+    printf '\n$%s\n' "$line"
     "$@"
 }
 
@@ -25,19 +29,21 @@ run() {
 mkdir -p "$OUT"
 run python "$HERE/rehearsal.py" prepare "$OUT"
 python "$HERE/rehearsal.py" serve "$OUT" >"$OUT/served.log" 2>&1 &
-trap 'kill %1 2>/dev/null || true; wait' EXIT
+SERVING=$!
+trap 'kill "$SERVING" 2>/dev/null || true; wait' EXIT
 until [[ -e $OUT/served.sh ]]; do
-    kill -0 %1 2>/dev/null || { cat "$OUT/served.log" >&2; exit 1; }
+    kill -0 "$SERVING" 2>/dev/null || { cat "$OUT/served.log" >&2; exit 1; }
     sleep 0.2
 done
-source "$OUT/served.sh"     # PROPOSER, and SERVER and SERIAL where there is a checkout
+# shellcheck source=/dev/null
+source "$OUT/served.sh"     # MODELS and TEMPLATES, and SERVER or SERIAL where there is a checkout
 
 overlay=(--config "$OUT/tiny.toml")
 suite=(sim --instances 2)
 devices=()
 if [[ -n ${SERVER:-} ]]; then
     suite=(androidworld --protocol mobilerl --runs 1 --server "$SERVER" --step-cap 3)
-    devices=(--suite.servers "[\"$SERVER\"]")
+    devices=(--fleet.type embedded --suite.servers "[\"$SERVER\"]")
 else
     echo "no MOBILERL_ANDROIDWORLD: tasks of the embedded phone in place of AndroidWorld's, in training and evaluation"
 fi
@@ -47,17 +53,17 @@ fi
 evaluate() {
     local template words=()
     for template in "${TEMPLATES[@]}"; do words+=(--template "$template"); done
-    run mobilerl eval "${suite[@]}" "${words[@]}" --config paper/mobilerl-7b "${overlay[@]}" "${devices[@]}" \
+    run mobilerl eval "${suite[@]}" "${words[@]}" --config paper/mobilerl-7b "${overlay[@]}" \
         --model "$2" --out "$OUT/eval/$1"
     [[ -z $LAB ]] || run mobilerl eval androidlab --protocol mobilerl --mode screenshot --config paper/mobilerl-7b \
-        "${overlay[@]}" "${devices[@]}" --android-lab "$LAB" --judge-python "${MOBILERL_ANDROIDLAB_PYTHON:-python}" \
-        --serial "$SERIAL" --judge-url "$PROPOSER" --judge-model stand-in --task setting_3 --rounds 3 --interval 0 \
+        "${overlay[@]}" --android-lab "$LAB" --judge-python "${MOBILERL_ANDROIDLAB_PYTHON:-python}" \
+        --serial "$SERIAL" --judge-url "$MODELS" --judge-model judge --task setting_3 --rounds 3 --interval 0 \
         --launch-wait 0 --model "$2" --out "$OUT/eval/$1-androidlab"
 }
 
 evaluate base "$OUT/base"
 run mobilerl sft --config paper/mobilerl-7b-sft "${overlay[@]}" --run-dir "$OUT/mobilerl-7b-sft" \
-    --sft.proposer_url "$PROPOSER" --sft.proposer_model stand-in
+    --sft.proposer_url "$MODELS" --sft.proposer_model proposer
 evaluate stage1 "$OUT/mobilerl-7b-sft/stage1"
 evaluate stage2 "$OUT/mobilerl-7b-sft/final"
 run mobilerl run paper/mobilerl-7b --evaluate no "${overlay[@]}" "${devices[@]}" --model "$OUT/mobilerl-7b-sft/final" \
