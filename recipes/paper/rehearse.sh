@@ -9,10 +9,8 @@
 
 set -euo pipefail
 OUT=${1:-runs/rehearsal}
-HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-LAB=${MOBILERL_ANDROIDLAB:-}
-PYTHONPATH=$(cd "$HERE/../.." && pwd)${PYTHONPATH:+:$PYTHONPATH}
-export PYTHONPATH
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+export PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH}
 
 # run COMMAND...: prints the command as one would type it, and runs it.
 run() {
@@ -27,8 +25,8 @@ run() {
 
 [[ ! -e $OUT ]] || { echo "$OUT exists already: give another folder" >&2; exit 2; }
 mkdir -p "$OUT"
-run python "$HERE/rehearsal.py" prepare "$OUT"
-python "$HERE/rehearsal.py" serve "$OUT" >"$OUT/served.log" 2>&1 &
+run python "$ROOT/tests/rehearsal.py" prepare "$OUT"
+python "$ROOT/tests/rehearsal.py" serve "$OUT" 2>"$OUT/served.log" &
 SERVING=$!
 trap 'kill "$SERVING" 2>/dev/null || true; wait' EXIT
 until [[ -e $OUT/served.sh ]]; do
@@ -36,43 +34,25 @@ until [[ -e $OUT/served.sh ]]; do
     sleep 0.2
 done
 # shellcheck source=/dev/null
-source "$OUT/served.sh"     # MODELS and TEMPLATES, and SERVER or SERIAL where there is a checkout
-
-overlay=(--config "$OUT/tiny.toml")
-suite=(sim --instances 2)
-devices=()
-if [[ -n ${SERVER:-} ]]; then
-    suite=(androidworld --protocol mobilerl --runs 1 --server "$SERVER" --step-cap 3)
-    devices=(--fleet.type embedded --suite.servers "[\"$SERVER\"]")
-else
-    echo "no MOBILERL_ANDROIDWORLD: tasks of the embedded phone in place of AndroidWorld's, in training and evaluation"
-fi
-[[ -n $LAB ]] || echo "no MOBILERL_ANDROIDLAB: AndroidLab is skipped"
+source "$OUT/served.sh"     # MODELS, and the flags BENCHMARK, LAB and DEVICES
 
 # evaluate NAME MODEL
 evaluate() {
-    local template words=()
-    for template in "${TEMPLATES[@]}"; do words+=(--template "$template"); done
-    run mobilerl eval "${suite[@]}" "${words[@]}" --config paper/mobilerl-7b "${overlay[@]}" \
-        --model "$2" --out "$OUT/eval/$1"
-    [[ -z $LAB ]] || run mobilerl eval androidlab --protocol mobilerl --mode screenshot --config paper/mobilerl-7b \
-        "${overlay[@]}" --android-lab "$LAB" --judge-python "${MOBILERL_ANDROIDLAB_PYTHON:-python}" \
-        --serial "$SERIAL" --judge-url "$MODELS" --judge-model judge --task setting_3 --rounds 3 --interval 0 \
-        --launch-wait 0 --model "$2" --out "$OUT/eval/$1-androidlab"
+    run mobilerl eval "${BENCHMARK[@]}" --config paper/mobilerl-7b --config "$OUT/tiny.toml" --model "$2" --out "$OUT/eval/$1"
+    [[ ! -v LAB ]] || run mobilerl eval androidlab --protocol mobilerl --mode screenshot "${LAB[@]}" \
+        --config paper/mobilerl-7b --config "$OUT/tiny.toml" --model "$2" --out "$OUT/eval/$1-androidlab"
 }
 
 evaluate base "$OUT/base"
-run mobilerl sft --config paper/mobilerl-7b-sft "${overlay[@]}" --run-dir "$OUT/mobilerl-7b-sft" \
+run mobilerl sft --config paper/mobilerl-7b-sft --config "$OUT/tiny.toml" --run-dir "$OUT/mobilerl-7b-sft" \
     --sft.proposer_url "$MODELS" --sft.proposer_model proposer
 evaluate stage1 "$OUT/mobilerl-7b-sft/stage1"
 evaluate stage2 "$OUT/mobilerl-7b-sft/final"
-run mobilerl run paper/mobilerl-7b --evaluate no "${overlay[@]}" "${devices[@]}" --model "$OUT/mobilerl-7b-sft/final" \
-    --run-dir "$OUT/mobilerl-7b"
+run mobilerl run paper/mobilerl-7b --config "$OUT/tiny.toml" --evaluate no --model "$OUT/mobilerl-7b-sft/final" \
+    --run-dir "$OUT/mobilerl-7b" "${DEVICES[@]}"
 evaluate adagrpo "$OUT/mobilerl-7b"
-for suite in "" ${LAB:+-androidlab}; do
-    rows=()
-    for row in "base=base" "+ reasoning-free SFT=stage1" "+ reasoning SFT=stage2" "+ AdaGRPO=adagrpo"; do
-        rows+=("${row%%=*}=$OUT/eval/${row##*=}$suite/results.json")
-    done
-    run python -m mobilerl.eval.table "${rows[@]}"
+for on in "" ${LAB:+-androidlab}; do
+    run python -m mobilerl.eval.table "base=$OUT/eval/base$on/results.json" \
+        "+ reasoning-free SFT=$OUT/eval/stage1$on/results.json" "+ reasoning SFT=$OUT/eval/stage2$on/results.json" \
+        "+ AdaGRPO=$OUT/eval/adagrpo$on/results.json"
 done

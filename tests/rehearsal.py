@@ -1,4 +1,4 @@
-"""What stands in for the parts of docs/reproduce.md that two CPU cores do not have; for rehearse.sh, in a clone.
+"""What stands in for the parts of docs/reproduce.md that two CPU cores do not have; for recipes/paper/rehearse.sh.
 
 python rehearsal.py prepare OUT     a tiny base model of random weights, recordings, the overlay OUT/tiny.toml
 python rehearsal.py serve OUT       a proposer, and phones for the checkouts that are named; writes OUT/served.sh
@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from collections import Counter
@@ -21,8 +22,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 WORLD, LAB = (os.environ.get(f"MOBILERL_ANDROID{name}") for name in ("WORLD", "LAB"))
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), *(str(ROOT / "tests" / name) for name in ("", "unit", "real"))]
+sys.path += [str(Path(__file__).with_name(name)) for name in ("unit", "real")]
 
 import source_files as written  # noqa: E402
 import torch  # noqa: E402
@@ -47,6 +47,7 @@ TEMPLATES = ("MusicPause", "MessagesOpenUnread")
 """Tasks of the embedded phone that take an app, a touch and the end."""
 EPISODES = 8
 WIDTH, HEIGHT = 360, 720
+LAB_TASK = "setting_3"
 WORLD_TEMPLATES = ("SystemWifiTurnOff", "SystemBluetoothTurnOn")
 OVERLAY = """# Over the recipes of recipes/paper/: what a tiny model on two CPU cores needs, and the stand-ins.
 model = "{out}/base"
@@ -168,7 +169,7 @@ def forest(xml: str) -> bytes:
 
 class Models(ChatServer):
     """In place of two large models. The proposer knows the recorded action of every prompt, and proposes another one
-    every fourth time; the judge of answers says no."""
+    every fourth time; the judge compares texts."""
 
     def __init__(self, out: Path) -> None:
         recipe = load_recipe([Path("paper/mobilerl-7b-sft"), out / "tiny.toml"])
@@ -181,7 +182,11 @@ class Models(ChatServer):
 
     def respond(self, request: dict[str, Any]) -> str:
         if request["model"] == "judge":
-            return "[False]"
+            asked_about = text_of(request["messages"][0])
+            answer, truth = (
+                re.search(rf"^{name}: (.*)$", asked_about, re.M) for name in ("Answer", "Reference answer")
+            )
+            return f"[{json.loads(truth[1]) in json.loads(answer[1])}]"
         key = asked(request["messages"])
         self.times[key] += 1
         return self.other if self.times[key] % 4 == 0 else self.known.get(key, self.other)
@@ -192,20 +197,38 @@ def asked(messages: list[dict[str, Any]]) -> str:
 
 
 def serve(out: Path) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what was started ends too
     with ExitStack() as running:
-        templates = " ".join(WORLD_TEMPLATES if WORLD else TEMPLATES)
-        lines = [f"MODELS={Models(out).url}", f"TEMPLATES=({templates})"]
+        url = Models(out).url
+        arrays = {"BENCHMARK": ["sim", "--instances", "2"], "DEVICES": []}
         if WORLD:
             from androidworld_stack import Stack
 
             stack = running.enter_context(Stack(out.resolve() / "androidworld"))
-            lines.append(f"SERVER={stack.server()},{stack.serial}")
+            server = f"{stack.server()},{stack.serial}"
+            arrays["BENCHMARK"] = f"androidworld --protocol mobilerl --step-cap 3 --runs 1 --server {server}".split()
+            arrays["DEVICES"] = ["--fleet.type", "embedded", "--suite.servers", json.dumps([server])]
+        else:
+            print(
+                "MOBILERL_ANDROIDWORLD is not set: the embedded phone's own tasks in place of AndroidWorld's",
+                flush=True,
+            )
+        arrays["BENCHMARK"] += [
+            word for name in (WORLD_TEMPLATES if WORLD else TEMPLATES) for word in ("--template", name)
+        ]
         if LAB:
             from phones import served
 
-            lines.append(f"SERIAL={running.enter_context(served(WIDTH, HEIGHT)).address}")
+            python = os.environ.get("MOBILERL_ANDROIDLAB_PYTHON", sys.executable)
+            serial = running.enter_context(served(WIDTH, HEIGHT)).address
+            judge = ["--judge-url", url, "--judge-model", "judge", "--judge-python", python]
+            small = f"--task {LAB_TASK} --rounds 3 --interval 0 --launch-wait 0 --serial {serial}".split()
+            arrays["LAB"] = ["--android-lab", LAB, *judge, *small]
+        else:
+            print("MOBILERL_ANDROIDLAB is not set: AndroidLab is skipped", flush=True)
+        lines = [f"MODELS={url}", *(f"{name}=({shlex.join(words)})" for name, words in arrays.items())]
         write_atomic(out / "served.sh", "\n".join([*lines, ""]).encode())
-        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        signal.pause()
 
 
 if __name__ == "__main__":
