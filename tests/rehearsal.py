@@ -45,7 +45,7 @@ from mobilerl.system.atomic_files import write_atomic  # noqa: E402
 
 TEMPLATES = ("MusicPause", "MessagesOpenUnread")
 """Tasks of the embedded phone that take an app, a touch and the end."""
-EPISODES = 8
+EPISODES = 32
 WIDTH, HEIGHT = 360, 720
 LAB_TASK = "setting_3"
 WORLD_TEMPLATES = ("SystemWifiTurnOff", "SystemBluetoothTurnOn")
@@ -69,9 +69,9 @@ type = "local"
 max_pixels = 3136
 gradient_checkpointing = false
 [sft]
-sources = [{{format = "androidcontrol", path = "{out}/android_control"}}]
-stage1_epochs = 25
-stage2_epochs = 20
+sources = [{{format = "androidcontrol", path = "{out}/android_control", stage2_limit = 60}}]
+stage1_epochs = 6
+stage2_epochs = 8
 batch_size = 4
 micro_batch_size = 0
 learning_rate = 3e-3
@@ -220,9 +220,10 @@ def serve(out: Path) -> None:
             from phones import served
 
             python = os.environ.get("MOBILERL_ANDROIDLAB_PYTHON", sys.executable)
-            serial = running.enter_context(served(WIDTH, HEIGHT)).address
+            phone = running.enter_context(served(WIDTH, HEIGHT))
+            phone.adb("shell", "settings put global bluetooth_on 1")  # which the task is to turn off
             judge = ["--judge-url", url, "--judge-model", "judge", "--judge-python", python]
-            small = f"--task {LAB_TASK} --rounds 3 --interval 0 --launch-wait 0 --serial {serial}".split()
+            small = f"--task {LAB_TASK} --rounds 3 --interval 0 --launch-wait 0 --serial {phone.address}".split()
             arrays["LAB"] = ["--android-lab", LAB, *judge, *small]
         else:
             print("MOBILERL_ANDROIDLAB is not set: AndroidLab is skipped", flush=True)
