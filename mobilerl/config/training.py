@@ -53,6 +53,10 @@ class TrainSection(Section):
     max_skipped_steps: Annotated[Positive, RESUMABLE] = 3
     """Optimizer steps in a row that may be skipped because their gradient is not finite, also in SFT; the last of them
     ends the training."""
+    max_k3: Annotated[Rate | Literal["auto"] | None, TRAIN, RESUMABLE] = "auto"
+    """Largest k3 (estimate of the KL divergence per token) between sampler and learner in the first mini-batch of an
+    iteration; above it the run ends, since they compute different policies. `auto` is 0.02 in bfloat16 and 1e-4 in
+    float32; null for no limit."""
     seed: int = 0
     """Random seed of tasks, sampling and mini-batches."""
     checkpoint_every: Annotated[Positive, RESUMABLE] = 10

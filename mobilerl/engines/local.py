@@ -89,7 +89,7 @@ class LocalSettings(EngineSection, OptimizerSection):
 
 
 class LocalEngine:
-    """Holds a Qwen2.5-VL, Qwen3-VL or GLM-4.1V checkpoint. Training and sampling share the weights."""
+    """Holds a checkpoint. Training and sampling share the weights."""
 
     def __init__(self, path: Path, settings: LocalSettings, model: torch.nn.Module | None = None) -> None:
         """Loads the checkpoint folder `path`; `model` is used instead of its weights if given."""
@@ -253,7 +253,7 @@ class LocalEngine:
     def _load_weights(self, path: Path) -> None:
         model = self.accelerator.unwrap_model(self.model)
         if is_adapter(path):  # its base model is in place, and may no longer be where the adapter was trained
-            saved = read_adapter_tensors(path)
+            saved = read_adapter_tensors(path, model)
             finite(saved)
             load_adapter(model, path, saved)
         else:

@@ -36,7 +36,8 @@ class FrozenFeatures:
         model = load_model(path)
         model = model.get_base_model() if hasattr(model, "peft_config") else model
         self._embedding = model.get_input_embeddings().weight.detach().cpu()
-        self._tower = model.model.visual.eval().requires_grad_(False).to(device)
+        visual = getattr(model.model, "visual", torch.nn.Identity())  # a text model is shown no screens
+        self._tower = visual.eval().requires_grad_(False).to(device)
         self.size = self._embedding.shape[1]
         self._device = device
         self._room = CACHED
