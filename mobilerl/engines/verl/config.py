@@ -130,10 +130,7 @@ def _rollout(codec: Codec, settings: VerlSettings) -> dict[str, Any]:
         "dtype": DTYPE,
         "free_cache_engine": shares_gpus,
         "engine_kwargs": {
-            "vllm": {
-                **image_arguments(codec, settings.max_images),
-                "worker_extension_cls": ROLLOUT_WORKER,
-            }
+            "vllm": {**image_arguments(codec, settings.max_images), "worker_extension_cls": ROLLOUT_WORKER}
         },
         "log_prob_micro_batch_size_per_gpu": 1,
         "calculate_log_probs": True,
