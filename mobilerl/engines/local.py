@@ -48,8 +48,8 @@ from mobilerl.records.engine import ADAM_BETAS, Objective, Request, SkippedStep
 
 STATE_FILE = "trainer.pt"
 DAMAGED = (OSError, RuntimeError, ValueError, LookupError, AttributeError, TypeError, EOFError)
-GENERATE_ROWS = 24
-"""Maximum number of sequences sampled at once."""
+GENERATE_ROWS = 128 if torch.cuda.is_available() else 24
+"""Maximum number of sequences sampled at once: on a GPU, a token of many takes hardly longer than one of few."""
 GENERATE_TOKENS = 16384
 """Maximum number of prompt tokens prefilled at once, padding included."""
 

@@ -28,15 +28,19 @@ def is_supported(config: Any) -> bool:
     return config.model_type in TEXT_TYPES and set(layers) == {FULL}
 
 
-def check_screenshots(model: str | Path, agent: AgentSection) -> None:
-    """Raises ConfigError for screenshots in the prompts of a text model. `model` is a checkpoint folder."""
-    file = source(model, "config.json") / "config.json"
+def holds_text_model(folder: str | Path) -> bool:
+    """Whether a checkpoint folder holds a text model. One that cannot be read, reported where it is needed, does not."""
     try:
-        config = json.loads(file.read_text())
-    except (OSError, ValueError, RecursionError):  # reported where the file is needed
-        return
-    if agent.screenshots and isinstance(config, dict) and is_text_model(config):
+        config = json.loads((source(folder, "config.json") / "config.json").read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and is_text_model(config)
+
+
+def check_screenshots(folder: str | Path, agent: AgentSection) -> None:
+    """Raises ConfigError for screenshots in the prompts of a text model."""
+    if agent.screenshots and holds_text_model(folder):
         raise ConfigError(
-            f"agent.screenshots = {agent.screenshots}, but {file} has no vision_config, so the model reads text only: "
-            "set it to 0, or take a vision-language model"
+            f"agent.screenshots = {agent.screenshots}, but {folder} reads text only (its config.json has no "
+            "vision_config): set it to 0, or take a vision-language model"
         )

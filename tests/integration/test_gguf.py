@@ -89,6 +89,7 @@ def test_an_imported_file_is_the_model_it_was_made_of(folder, tmp_path, capsys):
 def test_a_file_that_cannot_be_used_is_refused_in_one_line(folder, tmp_path, capsys, monkeypatch):
     write_gguf(folder, tmp_path / "other.gguf", split="tekken")
     (tmp_path / "text.gguf").write_text("no model")
+    capsys.readouterr()
     monkeypatch.setattr("mobilerl.models.gguf_files.find_spec", lambda name: None)
     for name, says in (
         ("other.gguf", "tokenizer.ggml.pre are 'gpt2' and 'tekken', which is not supported"),

@@ -137,7 +137,9 @@ def test_sft_learns_a_response(folder, tmp_path):
 
 
 def test_screenshots_are_refused_in_one_line(folder, tmp_path, capsys):
-    with pytest.raises(ConfigError, match=r"agent.screenshots = 2, but .*config.json has no vision_config"):
+    with pytest.raises(
+        ConfigError, match=r"agent.screenshots = 2, but .* reads text only \(its config.json has no vision_config"
+    ):
         check_screenshots(folder, AgentSection(screenshots=2))
     flags = ["--config", "sft", "--agent.screenshots", "1", "--model", str(folder), "--run-dir", str(tmp_path / "run")]
     assert main(["sft", *flags]) == 2
