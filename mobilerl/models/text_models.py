@@ -29,12 +29,12 @@ def is_supported(config: Any) -> bool:
 
 
 def holds_text_model(folder: str | Path) -> bool:
-    """Whether a checkpoint folder holds a text model. One that cannot be read, reported where it is needed, does not."""
+    """Whether a checkpoint folder holds a supported text model. Anything else is reported where it is loaded."""
     try:
         config = json.loads((source(folder, "config.json") / "config.json").read_text())
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(config, dict) and is_text_model(config)
+    return isinstance(config, dict) and config.get("model_type") in TEXT_TYPES and is_text_model(config)
 
 
 def check_screenshots(folder: str | Path, agent: AgentSection) -> None:

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SFT, AdaGRPO and evaluation of SmolLM2-135M-Instruct on one GPU, in nine minutes, also without internet (docs/gpu.md).
 #
-#   bash recipes/pretrained/gpu.sh pack FOLDER 3.12     # where there is internet: the model and wheels; 3.12 is the other
+#   bash recipes/pretrained/smollm2-gpu.sh pack FOLDER 3.12     # where there is internet: the model and wheels; 3.12 is the other
 #                                                       # machine's Python. No file is larger than 50 MB
-#   bash recipes/pretrained/gpu.sh run FOLDER OUT       # there, in the checkout: runs in OUT, the table at the end
+#   bash recipes/pretrained/smollm2-gpu.sh run FOLDER OUT       # there, in the checkout: runs in OUT, the table at the end
 #
-#   SIZE=tiny     a rehearsal on a CPU       PYTHON    interpreter (default: python3)
+#   SIZE=tiny     a rehearsal on a CPU       STRETCH   factor on the deadlines (default: 1; for the rehearsal 4)
+#   PYTHON        interpreter (default: python3)
 #
 # Every phase has a deadline. One that fails or is cut off does not keep the others from running.
 
@@ -63,17 +64,17 @@ PYTHON
 run() {
     local folder=$1 model sft trained suite name templates rows
     local sampler=() sft_more=() made_more=() train_more=() eval_more=()
-    out=$2 stretch=1
+    out=$2 stretch=${STRETCH:-1}
     mkdir -p "$out"
     if compgen -G "$folder/*.whl" >/dev/null; then
         "$python" -m pip install -q --no-index --no-deps --upgrade --target "$folder/site" "$folder"/*.whl
     fi
     export PYTHONPATH="$root:$folder/site${PYTHONPATH:+:$PYTHONPATH}" VLLM_USE_FLASHINFER_SAMPLER=0
-    made_more=(--suite.type generated --sft.demos_per_template 60)
+    made_more=(--suite.type generated --sft.demos_per_template 40)
     train_more=(--train.max_minutes 1.7)
     eval_more=(--instances 2)
     if [[ ${SIZE:-} == tiny ]]; then
-        stretch=4  # a CPU, which others may use
+        stretch=${STRETCH:-4}
         templates='["ClockAlarmWhen","MusicPause"]'
         sft_more=(--tasks.templates "$templates" --sft.demos_per_template 2 --engine.lora_rank 4)
         made_more=(--suite.type generated --tasks.templates '["read"]' --sft.demos_per_template 2 --engine.lora_rank 4)
@@ -88,14 +89,14 @@ run() {
     model=$out/smollm2
     phase import 30 "$python" -m mobilerl import "$out/smollm2.gguf" "$model"
     phase check 30 "$python" -c "$check" "$model"
-    phase sft-generated 80 "$python" -m mobilerl sft --config "$recipes/gpu-sft.toml" --model "$model" \
+    phase sft-generated 80 "$python" -m mobilerl sft --config "$recipes/smollm2-gpu-sft.toml" --model "$model" \
         --run-dir "$out/sft-generated" "${made_more[@]}"
     sft=$(newest "$model" "$out/sft-generated/final")
-    phase sft 90 "$python" -m mobilerl sft --config "$recipes/gpu-sft.toml" --model "$sft" --run-dir "$out/sft" \
+    phase sft 90 "$python" -m mobilerl sft --config "$recipes/smollm2-gpu-sft.toml" --model "$sft" --run-dir "$out/sft" \
         "${sft_more[@]}"
     sft=$(newest "$sft" "$out/sft/final")
     evaluate SFT "$sft" 25
-    phase adagrpo 170 "$python" -m mobilerl train --config "$recipes/gpu-adagrpo.toml" --model "$sft" \
+    phase adagrpo 170 "$python" -m mobilerl train --config "$recipes/smollm2-gpu-adagrpo.toml" --model "$sft" \
         --run-dir "$out/adagrpo" "${train_more[@]}" "${sampler[@]}"
     trained=$(newest "$out"/adagrpo/checkpoints/*)
     [[ -z $trained ]] || evaluate AdaGRPO "$out/adagrpo" 25
@@ -116,12 +117,12 @@ evaluate() {
         only=()
         [[ ${SIZE:-} != tiny || $suite != sim ]] || only=(--template ClockAlarmWhen --template MusicPause)
         [[ ${SIZE:-} != tiny || $suite != generated ]] || only=(--template read)
-        phase "$1-$suite" "$3" "$python" -m mobilerl eval "$suite" --config "$recipes/gpu-adagrpo.toml" --model "$2" \
+        phase "$1-$suite" "$3" "$python" -m mobilerl eval "$suite" --config "$recipes/smollm2-gpu-adagrpo.toml" --model "$2" \
             --out "$out/$1-$suite" "${eval_more[@]}" "${only[@]}"
     done
 }
 
 case ${1:-} in
     pack | run) (($# == 3)) && "$@" ;;
-    *) sed -n '3,9s/^# \{0,2\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    *) sed -n '3,10s/^# \{0,2\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
 esac
