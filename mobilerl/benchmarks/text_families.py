@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -18,7 +19,7 @@ from transformers import (
 
 from mobilerl.benchmarks.model_families import FAMILIES, HEADS, HIDDEN, tokenizer_of
 
-TEXT_FAMILIES = {
+TEXT_FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "Llama": (LlamaConfig, LlamaForCausalLM, {"tie_word_embeddings": True}),
     "Qwen2.5": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
     "Qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": HIDDEN // HEADS}),
