@@ -11,6 +11,7 @@ from mobilerl.config.types import Count, Positive, Rate, Section, Share
 
 FormatName = Literal[
     "mobilerl",
+    "mobilerl-9b",
     "qwen2.5-vl",
     "qwen3-vl",
     "ui-tars",
