@@ -124,7 +124,7 @@ class Codec:
     def encode(self, messages: Sequence[Mapping[str, Any]], images: Sequence[bytes]) -> tuple[int, ...]:
         """Prompt ids up to the assistant's turn. Raises ValueError if images and placeholders differ in number."""
         ids = template_ids(self.tokenizer, messages)
-        places = ids.count(self.image_token_id)
+        places = 0 if self.image_token_id is None else ids.count(self.image_token_id)
         if places != len(images):
             raise ValueError(f"the prompt has {places} image placeholders but {len(images)} images were given")
         if not images:
