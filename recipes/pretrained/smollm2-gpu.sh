@@ -93,7 +93,7 @@ run() {
         made_more=(--suite.type generated --tasks.templates '["read"]' --sft.demos_per_template 2 --engine.lora_rank 4)
         train_more=(--tasks.templates "$templates" --engine.lora_rank 4 --train.iterations 1 --fleet.count 4
             --rollout.tasks_per_iteration 1 --algorithm.mini_batch_size 8)
-        eval_more=(--instances 1)
+        eval_more=(--instances 2)
     elif "$python" -c 'import vllm' 2>/dev/null; then
         sampler=(--engine.type vllm --vllm.sleep false --vllm.gpu_memory 0.3 --vllm.max_prompt 4096 --vllm.max_sequences 128
             --vllm.overrides '["enforce_eager=true"]')  # compiling would take longer than it saves
@@ -118,7 +118,7 @@ run() {
         for name in SFT AdaGRPO; do
             [[ ! -f $out/$name-$suite/results.json ]] || rows+=("$name=$out/$name-$suite/results.json")
         done
-        [[ ${#rows[@]} == 0 ]] || "$python" -m mobilerl.eval.table "${rows[@]}"
+        [[ ${#rows[@]} == 0 ]] || "$python" -m mobilerl.eval.table "${rows[@]}" || true
     done
 }
 
