@@ -44,7 +44,7 @@ class Agent:
         context = make_context(self.settings, engine.codec.images.size_seen)
         self.actor = ModelActor(EnginePolicy(engine), context, sampling)
 
-    def play(self, env: MobileEnv, task: Task) -> Trajectory:
+    def rollout(self, env: MobileEnv, task: Task) -> Trajectory:
         """Plays one episode. A device failure sets its `status` and `error` and never raises."""
         return run(run_episode(env, self.actor, task, task.id, episode_settings(self.settings)))
 

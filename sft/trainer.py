@@ -53,9 +53,6 @@ class TrainingJob:
     checkpoint_every: int = 0
     """Interval in steps, rounded up to a multiple of `log_every`, at which the training is saved to be resumed; 0 for
     never."""
-    max_skipped_steps: int = 3
-    """Steps in a row whose gradient is not finite, after which the training ends. DeepSpeed cannot skip a step: with it
-    the first one does."""
 
 
 def trainable_model(job: TrainingJob) -> torch.nn.Module:
@@ -205,7 +202,7 @@ def train(
     make: Collator = partial(collate, model=model, codec=codec)
     if ranks > 1 or batches.accumulation > 1:
         make = with_placeholder(make, samples, image_counts(samples))
-    counter = StepCounter(job.max_skipped_steps, OBJECTIVE)
+    counter = StepCounter(OBJECTIVE)
     trainer = SftTrainer(
         model=model,
         args=args,

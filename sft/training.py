@@ -75,7 +75,6 @@ class StageTrainer:
             gradient_checkpointing=self.recipe.engine.gradient_checkpointing,
             deepspeed=str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else "",
             checkpoint_every=settings.checkpoint_every,
-            max_skipped_steps=self.recipe.train.max_skipped_steps,
         )
         began = time.monotonic()
         temporary = self.run_dir / f".{name}.tmp"

@@ -33,7 +33,6 @@ install_program() {
 alone=(
     "openenv openenv==0.10.0 test_adapter_openenv.py"
     "verifiers verifiers==0.4.0 test_adapter_verifiers.py"
-    "trackio trackio==0.43.0 test_mirrors.py"
 )
 
 # make_alone: these environments. Not with `-e .`, which would write into the checkout while tests run there.

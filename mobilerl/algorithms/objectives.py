@@ -31,16 +31,10 @@ def aride(entropy_coef: float) -> Objective:
     return objective
 
 
-def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:
-    """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference.
-
-    With `unclipped_replay`, the ratios of replayed samples have no upper limit.
-    """
+def clipped(settings: ClippedLossSection) -> Objective:
+    """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference."""
 
     def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        clip_high = torch.full_like(micro.advantage, settings.clip_high)
-        if unclipped_replay:
-            clip_high[micro.replayed] = torch.inf
         weights, masked = micro.weights, {}
         if level := settings.mismatch_mask:
             kept = mismatch_mask(micro.old_logp, micro.rollout_logp, micro.mask, level, settings.mismatch_limits)
@@ -52,7 +46,7 @@ def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Obj
             micro.advantage,
             micro.mask,
             clip_low=settings.clip_low,
-            clip_high=clip_high,
+            clip_high=torch.full_like(micro.advantage, settings.clip_high),  # a float would be copied to the GPU
             rollout_logp=micro.rollout_logp if settings.tis_cap is not None else None,
             is_cap=settings.tis_cap,
             weights=weights,

@@ -12,7 +12,9 @@ from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.reading import load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
 from mobilerl.config.suite import (
+    AndroidLabSuiteSection,
     AndroidWorldSuiteSection,
+    FileSuite,
     GeneratedSuiteSection,
     InstructionsSuiteSection,
     PhoneSuiteSection,
@@ -23,6 +25,7 @@ from mobilerl.config.training import RolloutSection, SftSection, TasksSection, T
 
 __all__ = [
     "AgentSection",
+    "AndroidLabSuiteSection",
     "AndroidWorldSuiteSection",
     "AlgorithmSection",
     "ClippedLossSection",
@@ -32,6 +35,7 @@ __all__ = [
     "CurriculumSection",
     "DpoSection",
     "EngineSection",
+    "FileSuite",
     "FleetSection",
     "FormatName",
     "GeneratedSuiteSection",

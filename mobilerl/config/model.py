@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -72,13 +72,6 @@ class AgentSection(Section):
         return self
 
 
-class TinySection(Section):
-    """The tiny model that is created when no checkpoint is given."""
-
-    hidden: Positive = 128
-    """Hidden size of the language model, a multiple of 32."""
-
-
 class EngineSection(Section):
     """The engine, which holds the weights, trains them, and samples from them."""
 
@@ -96,8 +89,6 @@ class EngineSection(Section):
     """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
     threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
     """Number of CPU threads; 0 for all cores."""
-    generate_threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
-    """Number of CPU threads for sampling; 0 for `threads`."""
 
     @model_validator(mode="after")
     def _verl_needs_a_number(self) -> EngineSection:
@@ -120,8 +111,8 @@ class VllmSection(Section):
     """Maximum prompt length in tokens, including image tokens; a longer prompt is an error."""
     max_sequences: Annotated[Positive, RESUMABLE] = 16
     """Maximum number of sequences that each copy of the model generates at once."""
-    timeout_s: Annotated[Rate, RESUMABLE] = 600.0
-    """Time limit of a start, a weight update or a request, in seconds, after which the run ends."""
+    timeout_s: ClassVar[float] = 1800.0
+    """Time limit of a start, a weight update or a request, in seconds, after which the run ends; not a setting."""
     overrides: Annotated[tuple[str, ...], VLLM, RESUMABLE] = ()
     """Further engine arguments of vLLM as name=value; they take precedence over all others."""
 

@@ -41,10 +41,7 @@ def examine(recipe: Recipe, run_dir: Path = Path("runs")) -> Iterator[Check]:
 
 
 def extras_of(recipe: Recipe) -> tuple[str, ...]:
-    """Extras of the mobilerl package that the recipe needs, except `trackio`.
-
-    `trackio` needs an older Pillow than constraints.txt has, so the recipes' scripts cannot install it.
-    """
+    """Extras of the mobilerl package that the recipe needs."""
     needed = {
         "local": True,
         engine_kind(recipe.engine).extra: True,

@@ -38,6 +38,7 @@ from mobilerl.engines.scoring import (
     with_prepared_images,
 )
 from mobilerl.inference.local import length_batches, sample
+from mobilerl.models import tiny
 from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
@@ -117,6 +118,7 @@ class LocalEngine:
         self.version = 0
         self.steps = 0
         self.codec = Codec.load(path, settings.max_pixels)
+        self._is_tiny = tiny.is_tiny(self.codec.tokenizer)
         mixed = "bf16" if compute_dtype() == torch.bfloat16 else "no"
         # torch shares cached casts between threads: updates would use one made while sampling, which has no gradient.
         self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
@@ -166,8 +168,8 @@ class LocalEngine:
 
     @contextmanager
     def _few_threads(self) -> Iterator[None]:
-        """Limits torch's threads: decoding steps are too small to gain from as many as an update."""
-        torch.set_num_threads(self.settings.generate_threads or self._threads)
+        """Limits torch's threads: a second one would slow down decoding of a tiny model."""
+        torch.set_num_threads(1 if self._is_tiny else self._threads)
         try:
             yield
         finally:

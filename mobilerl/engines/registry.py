@@ -80,7 +80,6 @@ def engine_kind(engine: EngineSection) -> EngineKind:
 def make_trainer_engine(recipe: Recipe) -> Engine:
     """Makes the engine that the recipe trains with. Raises ConfigError if it cannot run here."""
     kind = engine_kind(recipe.engine)
-    check_checkpoint(recipe.model)
     kind.check()
     return kind.make(recipe, recipe.algorithm.uses_reference)
 
@@ -146,7 +145,7 @@ def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
         max_new_tokens=recipe.agent.max_new_tokens,
         max_images=max(1, recipe.agent.screenshots),
         seed=recipe.train.seed,
-        threads=recipe.engine.generate_threads or recipe.engine.threads,
+        threads=recipe.engine.threads,
     )
     return _make_here(recipe, reference, vllm)
 
@@ -172,6 +171,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
         max_new_tokens=recipe.agent.max_new_tokens,
         max_images=max(1, recipe.agent.screenshots),
     )
+    check_checkpoint(recipe.model)
     try:
         load_without_data(Path(recipe.model))  # verl and vLLM would initialize missing tensors at random
     except (OSError, ValueError, KeyError) as error:

@@ -53,7 +53,7 @@ def _explore(settings: PagesSection, phone: PhoneSection, say: Say) -> PageGraph
     apps = _apps(settings.apps)
 
     def explorer(seed: int, abstraction: Abstraction | None, screenshots: bool) -> Explorer:
-        device = Phone(APPS, phone.width, phone.height, phone.density)
+        device = Phone(APPS, phone.width, phone.height)
         return Explorer(device, seed, abstraction, screenshots=screenshots)
 
     seeds = range(PHONE_SEED, PHONE_SEED + SURVEY_PHONES)
@@ -75,17 +75,17 @@ def _apps(wanted: Sequence[str]) -> list[str]:
     return sorted(wanted or APP_NAMES, key=lambda name: name == HOME_APP)
 
 
-def page_tasks(graph: PageGraph, walks: int, seed: int, folder: Path, say: Say) -> TaskSet:
+def page_tasks(graph: PageGraph, seed: int, folder: Path, say: Say) -> TaskSet:
     """Makes a graph's tasks, listed in `folder/tasks.json`. Raises ConfigError if a split has no navigation task."""
     try:
-        made = make_tasks(graph, walks, seed=seed)
+        made = make_tasks(graph, seed=seed)
     except ValueError as error:
         raise ConfigError(f"no tasks can be made: {error}; explore more apps (pages.apps)") from None
     dropped = ", ".join(f"{count} {reason}" for reason, count in made.dropped.most_common(3))
     for name, tasks in (("train", made.train), ("test", made.test)):
         if not any(task.kind == "navigation" for task in tasks):
             raise ConfigError(
-                f"the {name} set has no navigation task (dropped: {dropped}): explore more apps, or raise pages.walks"
+                f"the {name} set has no navigation task (dropped: {dropped}): explore more apps (pages.apps)"
             )
     listed = {name: [asdict(task) for task in tasks] for name, tasks in (("train", made.train), ("test", made.test))}
     write_atomic(folder / TASKS_FILE, json.dumps({**listed, "dropped": dict(made.dropped)}, indent=1).encode())

@@ -159,7 +159,7 @@ class DpoTrainer:
         self.engine, self.pairs, self.recipe = engine, pairs, recipe
         self.run_dir, self.tracker, self.first = run_dir, tracker, first
         self.steps, self.done, self.elapsed_s = step_count(len(pairs), recipe), 0, 0.0
-        self.counter = StepCounter(recipe.train.max_skipped_steps, "the DPO loss")
+        self.counter = StepCounter("the DPO loss")
         self.reference = score(engine, pairs)
         checkpoint.clean(run_dir)
         self._restore()

@@ -14,7 +14,7 @@ from typing import Any
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.config.claims import check_claim, claim
-from mobilerl.config.reading import held
+from mobilerl.config.reading import lock_run_dir
 from mobilerl.engines.registry import make_engine, make_trainer_engine
 from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import invalid_lines, read_results, write_results
@@ -68,7 +68,7 @@ class ReachAgentRun(SftRun):
 
     @cached_property
     def tasks(self) -> TaskSet:
-        return page_tasks(self.graph, self.recipe.pages.walks, self.seed, self.run_dir / "pages", say)
+        return page_tasks(self.graph, self.seed, self.run_dir / "pages", say)
 
     @cached_property
     def writer(self) -> ResponseWriter:
@@ -213,7 +213,7 @@ def run(recipe: Recipe, run_dir: Path) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
-    with held(run_dir):
+    with lock_run_dir(run_dir):
         return _run(recipe, run_dir)
 
 
@@ -225,7 +225,7 @@ def _run(recipe: Recipe, run_dir: Path) -> Path:
     entries = [("SFT", made.measure(f"{SUITE}-before", made.base_path))]
     final = made.train_stage1()
     entries.append(("stage 1", made.measure(f"{SUITE}-stage1", final)))
-    if recipe.dpo.enabled:
+    if recipe.dpo.epochs:
         final = made.train_dpo(final)
         entries.append(("DPO", made.measure(f"{SUITE}-after", final)))
     put_final(final, run_dir, TRAINER_FILES)

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from mobilerl.algorithms.base import make_algorithm
-from mobilerl.config.reading import held
+from mobilerl.config.reading import lock_run_dir
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.records import Group, TrainingSample
@@ -52,7 +52,7 @@ REMOVED = "the curriculum removed every task (see algorithm.curriculum.revisit_e
 
 def train(run: Run) -> None:
     """Starts or resumes a training run. Raises ConfigError or CheckpointError for problems that the user can fix."""
-    with held(run.run_dir):
+    with lock_run_dir(run.run_dir):
         check_run_dir(run.recipe, run.run_dir, run.resume)
         _train(run)
 
@@ -88,7 +88,7 @@ class OnlineTrainer:
         self.engine: Engine = make_trainer_engine(recipe)
         self.algorithm = make_algorithm(recipe.algorithm, make_resources(recipe, self.engine))
         self.sampler.use_values(self.algorithm.instruction_values)
-        self.steps = step_counter(self.algorithm, recipe.train.max_skipped_steps)
+        self.steps = step_counter(self.algorithm)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
         self._max_k3 = k3_limit(recipe)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--fleet.count", "4"]
-PAGES = {"apps": '["Notes"]', "walks": 60, "epochs": 2}
+PAGES = {"apps": '["Notes"]', "epochs": 2}
 TRAIN = {"checkpoint_every": 1}
 SECTIONS = {"pages": PAGES, "dpo": {"epochs": 1}, "sft": {"batch_size": 8}, "train": TRAIN}
 EVAL = [*SCREEN, "--instances", "2", "--template", "MusicPause"]
@@ -113,8 +113,8 @@ def test_a_second_call_repeats_nothing(folder, trained):
 
 def test_a_run_without_dpo_ends_after_stage_1(folder, trained):
     """The graph of the first run is used, so that the tasks are the same; another recipe needs another folder."""
-    pages = {"graph": folder / "run" / "pages", "reaching": "false", "walks": PAGES["walks"], "epochs": PAGES["epochs"]}
-    other = {**SECTIONS, "pages": pages, "dpo": {"enabled": "false"}}
+    pages = {"graph": folder / "run" / "pages", "reaching": "false", "epochs": PAGES["epochs"]}
+    other = {**SECTIONS, "pages": pages, "dpo": {"epochs": 0}}
     assert "belongs to another recipe" in recipe(folder, sections=other, code=2)
     recipe(folder, sections=other, run="ablation", evaluated="no")
     run = folder / "ablation"

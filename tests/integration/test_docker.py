@@ -162,7 +162,7 @@ def test_training_survives_killed_containers_and_its_own_death(adb, foreign, tmp
     tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
     flags = f"""--fleet.type docker --fleet.image {IMAGE} --fleet.name train --fleet.count 4 --rollout.workers 2
         --rollout.tasks_per_iteration 4 --algorithm.group_size 2
-        --rollout.max_retries 20 --train.iterations 3 --train.checkpoint_every 1 --engine.threads 1 --eval.every 0"""
+        --train.iterations 3 --train.checkpoint_every 1 --engine.threads 1 --eval.every 0"""
     command = f"train --config recipes/adagrpo.toml --run-dir {tmp_path}/run --model {tmp_path}/model {flags}".split()
     env = os.environ | {"ANDROID_ADB_SERVER_PORT": str(adb.port)}
 

@@ -17,11 +17,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from model_checks import fingerprint, largest_difference
+from model_checks import as_of_transformers_4, fingerprint, largest_difference
 from PIL import Image
 
 from mobilerl.algorithms.losses import clipped_policy_loss
-from mobilerl.benchmarks.model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
+from mobilerl.benchmarks.model_families import FAMILIES, Family, create, png, tokenizer_of
 from mobilerl.config import ConfigError
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.envs.phone.env import PhoneEnv

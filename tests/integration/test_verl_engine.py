@@ -20,8 +20,9 @@ from typing import Any
 import psutil
 import pytest
 import torch
+from model_checks import as_vllm_wants_it
 
-from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create
+from mobilerl.benchmarks.model_families import FAMILIES, create
 from mobilerl.benchmarks.text_families import create_text_model
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.models import tiny

@@ -19,8 +19,9 @@ import psutil
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from model_checks import as_vllm_wants_it
 
-from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create, png
+from mobilerl.benchmarks.model_families import FAMILIES, create, png
 from mobilerl.benchmarks.text_families import create_text_model
 from mobilerl.cli import main
 from mobilerl.config import VllmSection
@@ -42,7 +43,7 @@ pytestmark = [
 ]
 SMALL = 60_000
 """max_pixels: full screens of the tests are cut down to it."""
-SECTION = VllmSection(max_prompt=2048, max_sequences=8, timeout_s=600.0, gpu_memory=0.6, sleep=False)
+SECTION = VllmSection(max_prompt=2048, max_sequences=8, gpu_memory=0.6, sleep=False)
 SETTINGS = VllmSettings(SECTION, max_images=2, threads=1)
 CLOSE = 1e-4
 """Largest difference of a log-probability between vLLM and the learner, both in float32."""
@@ -371,7 +372,7 @@ def command(checkpoint: Path, run_dir: Path, *more: str) -> list[str]:
         --algorithm.mini_batch_size 64
         --agent.max_new_tokens 8 --engine.type vllm --algorithm.learning_rate 0.1 --algorithm.weight_decay 1
         --algorithm.warmup_steps 0 --engine.threads 1 --vllm.max_prompt 2048 --vllm.max_sequences 8
-        --vllm.timeout_s 600 --vllm.gpu_memory 0.6"""
+        --vllm.gpu_memory 0.6"""
     return [sys.executable, "-m", "mobilerl", "train", *flags.split(), *more]
 
 

@@ -100,8 +100,8 @@ def test_a_negative_advantage_counts_up_to_the_dual_clip():
     assert clipped_policy_loss(*arguments)[0].item() == pytest.approx((5 + 2) / 2)
 
 
-def test_replayed_rows_may_go_unclipped_and_are_counted_apart():
-    """A = 1 at a ratio of 2, fresh and replayed: the fresh one is clipped at 1.28, the other counts in full."""
+def test_replayed_rows_are_counted_apart():
+    """A = 1 at a ratio of 2, fresh and replayed: both are clipped at 1.28."""
     old = torch.full((2, 1), -3.0)
     micro = MicroBatch(
         old + math.log(2), old, old, None, torch.ones(2), torch.zeros(2, dtype=torch.bool),
@@ -110,9 +110,6 @@ def test_replayed_rows_may_go_unclipped_and_are_counted_apart():
     loss, metrics = clipped(ClippedLossSection())(micro)
     assert loss.item() == pytest.approx(-1.28)
     assert (metrics["clip_frac"], metrics["clip_frac_replayed"], metrics["replay_weight"]) == (1.0, 0.25, 0.25)
-    loss, metrics = clipped(ClippedLossSection(), unclipped_replay=True)(micro)
-    assert loss.item() == pytest.approx(-(0.75 * 1.28 + 0.25 * 2))
-    assert (metrics["clip_frac"], metrics["clip_frac_replayed"]) == (0.75, 0.0)
 
 
 def micro_batch(b, agg="token-mean", ref_logp=None, off_policy=None) -> MicroBatch:

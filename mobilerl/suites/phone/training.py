@@ -74,7 +74,6 @@ def make_phones(phone: PhoneSection, count: int, screenshots: bool = True, first
             f"sim-{first + i}",
             width=phone.width,
             height=phone.height,
-            density=phone.density,
             popup_rate=phone.popup_rate,
             screenshots=screenshots,
             languages=phone.languages,
