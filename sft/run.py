@@ -123,7 +123,7 @@ class SftRun(StageTrainer):
 
     def _stage2_samples(self, number: int, base: Path, codec: Codec) -> Iterator[Sample]:
         experts, recorded = self.data.expert_steps, self.data.read_recorded(2)
-        for step, thought in reasoned(self.recipe, number, base, self.context, experts, recorded):
+        for step, thought in reasoned(self.recipe, number, self.run_dir, base, self.context, experts, recorded):
             yield encode(step, self.context, codec, thought)
 
 

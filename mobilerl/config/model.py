@@ -75,9 +75,10 @@ class AgentSection(Section):
 class EngineSection(Section):
     """The engine, which holds the weights, trains them, and samples from them."""
 
-    type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "pages"))] = "local"
+    type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "sft", "pages"))] = "local"
     """Engine: `local` is one process on a CPU or one GPU, `vllm` is that process and vLLM, which samples and receives
-    the weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
+    the weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]. SFT only samples with it,
+    where the policy proposes reasoning: with vLLM if it is `vllm`, else in its own process."""
     micro_batch_tokens: Annotated[Positive | Literal["auto"], RESUMABLE] = 4096
     """Maximum number of tokens in a micro-batch, counted as if its samples were padded to the longest. "auto" takes
     what fits into a GPU's memory, by what the first micro-batch needs; not with engine.type = "verl"."""
@@ -87,6 +88,9 @@ class EngineSection(Section):
     """Recompute activations in the backward pass, for much less memory but slower updates."""
     lora_rank: Count = 64
     """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
+    freeze_vision: bool = False
+    """Keep the vision tower as it is, with its projection into the language model, in SFT and in RL; with `lora_rank`
+    above 0 it always is."""
     threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
     """Number of CPU threads; 0 for all cores."""
 

@@ -20,6 +20,10 @@ class PagesSection(Section):
     """Folder of a stored page graph; empty to explore an embedded phone."""
     apps: Annotated[tuple[str, ...], OnlyWith({"pages.graph": ("",)})] = ()
     """Apps to explore; empty for all."""
+    flows: Count = 0
+    """Number of navigation flows per app, chosen by a hash; 0 for all. ReachAgent: about 1,150."""
+    test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
+    """Fraction of pages whose navigation flows are held out, chosen by a hash of app and page. ReachAgent: 0.05."""
     reaching: bool = True
     """Train on page-reaching tasks (false: ReachAgent without reach)."""
     operation: bool = True

@@ -49,7 +49,7 @@ class Recipe(Section):
     fleet: Annotated[FleetSection, FLEET, RESUMABLE] = FleetSection()
     agent: AgentSection = AgentSection()
     engine: EngineSection = EngineSection()
-    vllm: Annotated[VllmSection, ENGINES, VLLM] = VllmSection()
+    vllm: Annotated[VllmSection, TRAININGS, VLLM] = VllmSection()
     cluster: Annotated[ClusterSection, ENGINES, VERL, RESUMABLE] = ClusterSection()
     sft: Annotated[SftSection, SFT] = SftSection()
     pages: Annotated[PagesSection, PAGES] = PagesSection()

@@ -91,8 +91,8 @@ class TrackingSection(Section):
 class SourceSection(Section):
     """A source of recorded demonstrations (docs/data.md)."""
 
-    format: Literal["androidcontrol", "aitw", "mobile3m", "trajectories"]
-    """Data format."""
+    format: Literal["androidcontrol", "aitw", "mobile3m", "trajectories", "jsonl"]
+    """Data format; `jsonl` is that of one's own recordings."""
     path: str
     """Folder or file with the recordings."""
     weight: Rate = 1.0
@@ -122,8 +122,10 @@ class SftSection(Section):
     """Rounds of stage 2: propose reasoning, keep what leads to the expert's action, and train on it."""
     stage2_epochs: Rate = 2.0
     """Epochs of each round of stage 2."""
-    candidates: Positive = 1
-    """Number of proposals per expert step."""
+    candidates: Positive = 8
+    """Number of proposals per expert's or recorded step and round, from a model; of templates there is one."""
+    proposer_concurrency: Annotated[Positive, RESUMABLE] = 64
+    """Maximum number of proposals that are asked for at once."""
     proposer_url: Annotated[Url, RESUMABLE] = ""
     """OpenAI-compatible endpoint of the first round's proposer; empty for built-in templates."""
     proposer_model: Annotated[str, OnlyWith({"sft.proposer_url": ANY})] = ""

@@ -43,7 +43,14 @@ from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, compute_dtype, enable_gradient_checkpointing, load_model, save_model
+from mobilerl.models.loading import (
+    add_lora,
+    compute_dtype,
+    enable_gradient_checkpointing,
+    freeze_vision,
+    load_model,
+    save_model,
+)
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import ADAM_BETAS, Objective, Request, SkippedStep
 
@@ -103,9 +110,14 @@ def load_learner(path: Path, settings: LocalSettings) -> torch.nn.Module:
 
 
 def with_adapter(model: torch.nn.Module, settings: LocalSettings) -> torch.nn.Module:
-    """Adds a LoRA adapter if one is to be trained and the model has none."""
-    new = settings.lora_rank and not hasattr(model, "peft_config")
-    return add_lora(model, settings.lora_rank) if new else model
+    """Adds a LoRA adapter if one is to be trained and the model has none; else freezes the vision tower if asked to."""
+    if hasattr(model, "peft_config"):
+        return model
+    if settings.lora_rank:
+        return add_lora(model, settings.lora_rank)
+    if settings.freeze_vision:
+        freeze_vision(model)
+    return model
 
 
 class LocalEngine:

@@ -121,6 +121,13 @@ def add_lora(model: PreTrainedModel, rank: int) -> PeftModel:
     return adapted
 
 
+def freeze_vision(model: torch.nn.Module) -> None:
+    """Excludes the vision tower, if any, with its projection into the language model, from training."""
+    for name, weight in model.named_parameters():
+        if name.startswith("model.visual."):
+            weight.requires_grad_(False)
+
+
 def enable_gradient_checkpointing(model: torch.nn.Module) -> None:
     """Recomputes each layer in the backward pass. Results are identical bit for bit.
 

@@ -38,7 +38,11 @@ def parameters(folder: str | Path, engine: EngineSection) -> tuple[int, int]:
     with torch.device("meta"):
         model = model_class(config).from_config(config)
     weights = sum(p.numel() for p in model.parameters())
-    return weights, engine.lora_rank * _count_adapted(model) if engine.lora_rank else weights
+    if engine.lora_rank:
+        return weights, engine.lora_rank * _count_adapted(model)
+    visual = [p for name, p in model.named_parameters() if name.startswith("model.visual.")]
+    frozen = visual if engine.freeze_vision else ()
+    return weights, weights - sum(p.numel() for p in frozen)
 
 
 def estimate_memory(folder: str | Path, engine: EngineSection, max_new_tokens: int, screenshots: int) -> Memory:
@@ -46,11 +50,11 @@ def estimate_memory(folder: str | Path, engine: EngineSection, max_new_tokens: i
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder)
-    weights, adapters = parameters(folder, engine)
+    weights, trained = parameters(folder, engine)
     if engine.lora_rank:  # the base in bfloat16; adapters, gradients and AdamW's two moments in float32
-        held, states = 2 * weights + 12 * adapters, 2 * weights + 16 * adapters
+        held, states = 2 * weights + 12 * trained, 2 * weights + 16 * trained
     else:
-        held, states = 12 * weights, 16 * weights
+        held, states = 4 * weights + 8 * trained, 4 * weights + 12 * trained
     return Memory(states + _activations(config, engine, max_new_tokens, screenshots) + OWN, held + OWN)
 
 
@@ -76,7 +80,7 @@ def _activations(config: Any, engine: EngineSection, max_new_tokens: int, screen
         return language + 16 * text.vocab_size * rows * max_new_tokens
     patches = rows * image * vision.spatial_merge_size**2
     tower = _tower(vision.depth, vision.hidden_size, vision.intermediate_size, wide, patches, engine)
-    if engine.lora_rank:  # the vision tower has no gradient, so none of its activations are kept
+    if engine.lora_rank or engine.freeze_vision:  # without a gradient none of the tower's activations are kept
         tower = _layer(vision.hidden_size, vision.intermediate_size) * patches
     return language + tower + 16 * text.vocab_size * rows * max_new_tokens
 

@@ -13,8 +13,8 @@ from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, tiny_agent
 
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.report import read_results
-from mobilerl.reachagent.dpo import read_pairs
-from mobilerl.reachagent.graph import PageGraph
+from mobilerl.reachagent.graph_files import load_graph
+from mobilerl.reachagent.pair_files import StoredPairs
 from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -72,10 +72,10 @@ def trained(folder) -> str:
 
 def test_a_whole_run(folder, trained):
     run = folder / "run"
-    assert not PageGraph.load(run / "pages").unreachable()
+    assert not load_graph(run / "pages").unreachable()
     tasks = json.loads((run / "pages" / "tasks.json").read_text())
     assert tasks["train"] and tasks["test"]
-    pairs = read_pairs(run)
+    pairs = StoredPairs(run)
     assert pairs and all(p.chosen_ids != p.rejected_ids for p in pairs)
     assert {p.note["source"] for p in pairs} <= {"agent", "random"}
 

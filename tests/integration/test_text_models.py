@@ -161,3 +161,6 @@ def test_other_text_models_are_refused(folder, tmp_path):
 def test_memory_counts_the_weights(folder):
     assert parameters(folder, settings())[0] == sum(p.numel() for p in load_model(folder).parameters())
     assert 0 < parameters(folder, settings(4))[1] < 40_000
+    weights, trained = parameters(folder, LocalSettings(freeze_vision=True))
+    assert weights == trained, "there is no vision tower to freeze"
+    assert all(p.requires_grad for p in LocalEngine(folder, LocalSettings(freeze_vision=True)).model.parameters())

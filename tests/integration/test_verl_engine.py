@@ -38,7 +38,7 @@ pytestmark = [
 ]
 
 SESSION_S = 2700
-FAMILIES_READ = ("GLM-4.1V", "Qwen3-VL")
+FAMILIES_READ = {"GLM-4.1V": "", "Qwen3-VL": "--engine.freeze_vision true"}
 WITH_WEIGHTS = "--algorithm.loss.kl_coef 0.1 --algorithm.learning_rate 1e-3"
 WITH_ADAPTER = "--engine.lora_rank 4 --algorithm.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1"
 WORDS = ["open the clock app and set an alarm; tap the save button now, please do finish"]
@@ -72,7 +72,8 @@ def said(model, tmp_path_factory) -> Callable[[str], dict[str, Any]]:
     sessions = (
         ["weights", "beside", model, folder / "weights", *WITH_WEIGHTS.split()],
         ["adapter", "beside", adapter_of(model, folder), folder / "trained-adapter", *WITH_ADAPTER.split()],
-        *([family, "compared", folder / family] for family in (*FAMILIES_READ, "Llama")),
+        *([family, "compared", folder / family, *flags.split()] for family, flags in FAMILIES_READ.items()),
+        ["Llama", "compared", folder / "Llama"],
     )
     words = [str(word) for session in sessions for word in ("--", *session)]
     log = folder / "log"
@@ -188,5 +189,6 @@ def test_other_families_are_read_as_the_trainer_reads_them(said, family):
     said = said(family)
     assert max(said[name] for name in ("rollout_gap", "local_gap", "text_gap")) < 1e-4
     assert said["learned_gap"] < 1e-4 < 1e-2 < said["moved"], "one GPU learns something else"
+    assert said["vision_gap"] > 1e-3, "whether the vision tower is frozen makes no difference"
     if family == "GLM-4.1V":
         assert "vLLM read a prompt of" in said["expanded"], "the comparison of prompts sees nothing"

@@ -408,6 +408,22 @@ def test_a_run_of_a_published_model(tmp_path):
     assert all(row["train/rollout_prob_diff_max"] < CLOSE for row in rows)
 
 
+@pytest.mark.e2e
+def test_reasoning_is_sampled_from_the_policy_of_the_round_before(checkpoint, tmp_path):
+    """Words of an untrained model, none of which is an action."""
+    flags = f"""--config base/tiny-model --run-dir {tmp_path} --model {checkpoint} --phone.width 180 --phone.height 360
+        --sft.demos_per_template 1 --sft.stage1_epochs 0.1 --sft.stage2_rounds 2 --sft.stage2_epochs 0.1
+        --sft.candidates 2 --agent.max_new_tokens 8 --engine.type vllm --engine.threads 1 --vllm.max_prompt 2048
+        --vllm.max_sequences 32 --vllm.timeout_s 600 --vllm.gpu_memory 0.6 --vllm.sleep false"""
+    words = [sys.executable, "-m", "mobilerl", "sft", *flags.split()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "starting vLLM" in done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "proposals" / "stage2-round2.jsonl").read_text().splitlines()]
+    assert len(lines) > 100 and {line["candidate"] for line in lines} == {0, 1}
+    assert {line["proposer"].rpartition("-")[0] for line in lines} == {"stage2-round1"}
+
+
 SIGNAL_IN_UPDATE = """
 import os
 from mobilerl.cli import run

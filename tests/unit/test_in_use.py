@@ -60,7 +60,7 @@ def test_a_flag_without_effect_is_a_mistake(flags, says):
         (
             "eval sim",
             ["--engine.type", "verl", "--vllm.gpu_memory", "0.5"],
-            "only for `mobilerl train` and `mobilerl pag",
+            "only for `mobilerl train` and `mobilerl sft` and ",
         ),
         ("eval instructions", ["--rollout.workers", "2"], "only for `mobilerl train`"),
         ("eval androidworld", JUDGE, "not for `mobilerl eval androidworld`"),

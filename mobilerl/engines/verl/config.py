@@ -18,6 +18,8 @@ from mobilerl.records.engine import ADAM_BETAS
 
 DTYPE = "bfloat16"
 """Precision of forward and backward passes and of vLLM; weights and optimizer state are float32."""
+FROZEN = "mobilerl_freeze_vision"
+"""Key of `override_config` that tells our worker whether to train the vision tower."""
 ROLLOUT_WORKER = "mobilerl.engines.verl.rollout_worker.RolloutWorker"
 
 
@@ -68,7 +70,8 @@ def _model(path: Path, settings: VerlSettings) -> dict[str, Any]:
         "lora_adapter_path": str(path.resolve()) if adapter else None,
         "use_remove_padding": False,
         "enable_gradient_checkpointing": settings.engine.gradient_checkpointing,
-        "override_config": {"attn_implementation": "sdpa"},
+        # With "model_config" verl does not copy the rest into the model's own configuration.
+        "override_config": {"attn_implementation": "sdpa", "model_config": {}, FROZEN: settings.engine.freeze_vision},
         # With rank 0 verl would ignore the adapter and train its base model.
         "lora_rank": settings.engine.lora_rank or (adapter["r"] if adapter else 0),
         "lora": {"merge": True},  # send merged weights to the servers
