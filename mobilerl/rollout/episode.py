@@ -146,7 +146,7 @@ async def _play(
         progress.steps.append(step)
         turns.append(Turn.of(step, screen))
         invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
-        if isinstance(decision.action, Finish):
+        if isinstance(decision.action, Finish) or result.finished:
             return Status.FINISHED, result.observation
         if invalid >= settings.max_invalid:
             return Status.INVALID, result.observation

@@ -1,0 +1,246 @@
+"""`Page`: one page as a phone. Coordinates are 0-999 of its screen."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from playwright.async_api import BrowserContext, CDPSession, Dialog, Error
+from playwright.async_api import Page as Tab
+
+from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
+from mobilerl.envs.browser.scripts import PICKER, PREPARE_FIELD, SETTLE
+from mobilerl.envs.browser.tree import ARGUMENTS, to_xml
+from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
+from mobilerl.envs.live_device import NO_FIELD
+
+T = TypeVar("T")
+QUIET_MS, SETTLE_MS = 25, 2000
+"""A page has settled when nothing in it has changed for the first time; after the second it is used as it is."""
+LONG_PRESS_S, SWIPE_S, SWIPE_MOVES = 0.8, 0.2, 8
+NAVIGATED = "navigat"
+"""Part of Chromium's message when the page was replaced while a script ran in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """What pages may show, and on which screen. `sites` maps host names to folders, whose files are all that can be
+    reached beside the HOST:PORT in `addresses`. Sizes are in CSS pixels, `scale` is that of screenshots. With
+    `mobile`, pages choose their width as on a phone (`<meta name="viewport">`)."""
+
+    width: int
+    height: int
+    scale: float = 1.0
+    mobile: bool = True
+    sites: Mapping[str, Path] = field(default_factory=dict)
+    addresses: Collection[str] = ()
+
+
+class Page:
+    """Every method raises InfraError if the page or its browser does not answer as a working one does.
+
+    What happens in a page beside the actions (dialogs, new windows) is in `events`, which `act` empties.
+    """
+
+    def __init__(self, web: Web, context: BrowserContext, tab: Tab, session: CDPSession, timeout_s: float) -> None:
+        self.web, self._context, self._tab, self._session = web, context, tab, session
+        self._timeout_s = timeout_s
+        self._first = 0
+        """Place of the first page of the episode in the history, behind which there is nothing to go back to."""
+        self.events: list[str] = []
+        self._gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Resolved with the reason when the page has crashed or was closed."""
+        tab.on("crash", lambda _: self._lose("the page has crashed"))
+        tab.on("close", lambda _: self._lose("the page was closed"))
+        tab.on("dialog", self._dismiss)
+        context.on("page", self._close_window)
+
+    @property
+    def gone(self) -> str:
+        """Why the page is lost, or ""."""
+        return self._gone.result() if self._gone.done() else ""
+
+    def _lose(self, reason: str) -> None:
+        if not self._gone.done():
+            self._gone.set_result(reason)
+
+    async def _dismiss(self, dialog: Dialog) -> None:
+        self.events.append(f"a dialog was dismissed: {dialog.message[:200]}")
+        await self._quietly(dialog.dismiss())
+
+    async def _close_window(self, window: Tab) -> None:
+        if window != self._tab:
+            self.events.append("a new window was closed")
+            await self._quietly(window.close())
+
+    async def _quietly(self, work: Coroutine[Any, Any, object]) -> None:
+        """For what has failed if the page is gone, which `_do` will find."""
+        try:
+            await work
+        except Error as error:
+            self._lose(_first_line(error))
+
+    async def _do(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+        """The result of a call of Playwright. Other errors than Chromium's mean that this code is wrong."""
+        seconds = self._timeout_s if seconds is None else seconds
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self._gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise InfraError(self.gone or f"the page does not answer within {seconds:g} s")
+        except Error as error:
+            raise InfraError(self.gone or _first_line(error)) from None
+        finally:
+            if not task.done():
+                task.cancel()
+
+    async def send(self, method: str, **arguments: Any) -> dict[str, Any]:
+        """A command of the Chrome DevTools Protocol."""
+        return await self._do(self._session.send(method, arguments))
+
+    # --- episodes ----------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Called once for a new page."""
+        await self.send("Page.enable")
+        await self.send("Page.addScriptToEvaluateOnNewDocument", source=PICKER, worldName="phone")
+
+    async def open(self, url: str) -> None:
+        """Loads a page, from which Back leads nowhere."""
+        answer = await self._do(self._tab.goto(url, timeout=1000 * self._timeout_s))
+        if answer is not None and answer.status >= 400:
+            raise InfraError(f"{url} answered {answer.status}")
+        self._first = (await self.send("Page.getNavigationHistory"))["currentIndex"]
+        self.events.clear()
+
+    async def clear(self) -> None:
+        """Leaves the page, and forgets cookies and whatever else its sites stored."""
+        origin = await self._do(self._tab.evaluate("location.origin"))
+        await self._do(self._tab.goto("about:blank"))
+        if origin.startswith("http"):
+            await self.send("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
+        await self._do(self._context.clear_cookies())
+
+    async def run(self, script: str, argument: Any = None) -> Any:
+        """The value of a function of JavaScript, which is repeated once in the new page if the page was replaced."""
+        try:
+            return await self._do(self._tab.evaluate(script, argument))
+        except InfraError as error:
+            if NAVIGATED not in str(error):
+                raise
+        await self._do(self._tab.wait_for_load_state("domcontentloaded"))
+        return await self._do(self._tab.evaluate(script, argument))
+
+    async def ping(self) -> None:
+        await self.run("() => 1")
+
+    async def close(self) -> None:
+        """Closes the page with its context. Never waits for a page that hangs for longer than the time limit."""
+        self._lose("the page was closed")
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._context.close()
+        except (Error, TimeoutError) as error:
+            raise InfraError(f"the page cannot be closed: {_first_line(error)}") from None
+
+    # --- observations ------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels of the screenshot."""
+        return round(self.web.width * self.web.scale), round(self.web.height * self.web.scale)
+
+    async def tree(self, hidden: Collection[str] = ()) -> str:
+        """The UI tree of the page once it has settled, without the elements whose ids are `hidden`. Draws nothing."""
+        focus = await self.run(SETTLE, [QUIET_MS, SETTLE_MS])
+        captured = await self.send("DOMSnapshot.captureSnapshot", **ARGUMENTS)
+        return to_xml(captured, self.web.width, self.web.height, self.web.scale, focus, hidden)
+
+    async def screenshot(self) -> bytes:
+        """The screen as PNG."""
+        said = await self.send("Page.captureScreenshot", format="png", optimizeForSpeed=True)
+        return base64.b64decode(said["data"])
+
+    # --- actions -----------------------------------------------------------------------------------------------
+
+    async def act(self, action: Action) -> str:
+        """Carries out an action. Returns why it had no effect and what happened meanwhile, or ""."""
+        self.events.clear()
+        match action.kind:
+            case "tap":
+                await self._do(self._tab.touchscreen.tap(*self._point(action.x, action.y)))
+            case "long_press" | "swipe":
+                await self._touch(action)
+            case "type":
+                return await self._type(action)
+            case "enter":
+                await self._do(self._tab.keyboard.press("Enter"))
+            case "back":
+                return await self._back()
+            case "wait":
+                await asyncio.sleep(min(max(action.seconds, 0.0), MAX_WAIT_S))
+            case "launch" | "home":
+                return "there are no other apps than this page"
+            case _:
+                raise TypeError(f"{action.kind} is not an action of a device")
+        return ""
+
+    def take_events(self) -> str:
+        """What happened in the page since the last action began, as a note."""
+        said, self.events = "; ".join(dict.fromkeys(self.events)), []
+        return said
+
+    def _point(self, x: int, y: int) -> tuple[float, float]:
+        """CSS pixels from relative coordinates, inside the screen."""
+        width, height = self.web.width, self.web.height
+        return min(max(x * width / COORD_MAX, 0), width - 1), min(max(y * height / COORD_MAX, 0), height - 1)
+
+    async def _touch(self, action: LongPress | Swipe) -> None:
+        start = self._point(action.x, action.y)
+        end = self._point(action.x2, action.y2) if isinstance(action, Swipe) else start
+        await self._finger("touchStart", start)
+        if isinstance(action, LongPress):
+            await asyncio.sleep(LONG_PRESS_S)
+        else:
+            for number in range(1, SWIPE_MOVES + 1):
+                part = number / SWIPE_MOVES
+                await asyncio.sleep(SWIPE_S / SWIPE_MOVES)
+                await self._finger("touchMove", _between(start, end, part))
+            await asyncio.sleep(SWIPE_S / 2)  # without a pause the page would go on scrolling
+        await self._finger("touchEnd")
+
+    async def _finger(self, kind: str, *points: tuple[float, float]) -> None:
+        await self.send("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y} for x, y in points])
+
+    async def _type(self, action: Type) -> str:
+        text = action.text
+        if too_long(text):
+            return TOO_LONG
+        ready = await self.run(PREPARE_FIELD, text)
+        if ready not in ("type", "replace"):
+            return "" if ready == "done" else ready or NO_FIELD
+        if ready == "replace":
+            await self._do(self._tab.keyboard.press("Backspace"))
+        await self._do(self._tab.keyboard.type(text))
+        return ""
+
+    async def _back(self) -> str:
+        history = await self.send("Page.getNavigationHistory")
+        place = history["currentIndex"]
+        if place <= self._first:
+            return "there is no page to go back to"
+        await self.send("Page.navigateToHistoryEntry", entryId=history["entries"][place - 1]["id"])
+        return ""
+
+
+def _between(start: tuple[float, float], end: tuple[float, float], part: float) -> tuple[float, float]:
+    return start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1])
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,88 @@
+"""JavaScript that runs in pages."""
+
+SETTLE = """
+async ([quietMs, limitMs]) => {
+  const begun = performance.now();
+  let changed = begun;
+  const watch = new MutationObserver(() => { changed = performance.now(); });
+  watch.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+  const moves = () => document.getAnimations().some(
+    (a) => a.playState === 'running' && a.effect && Number.isFinite(a.effect.getComputedTiming().endTime));
+  do {
+    await new Promise((resume) => setTimeout(resume, quietMs));
+  } while (performance.now() - begun < limitMs && (performance.now() - changed < quietMs || moves()));
+  watch.disconnect();
+  let field = document.activeElement;
+  while (field && field.shadowRoot && field.shadowRoot.activeElement) field = field.shadowRoot.activeElement;
+  if (!field || field === document.body) return null;
+  const box = field.getBoundingClientRect();
+  return [box.left, box.top, box.right, box.bottom];
+}
+"""
+"""Waits until nothing has changed for `quietMs`, at most `limitMs`. Returns the box of the element with the focus."""
+
+PREPARE_FIELD = """
+(text) => {
+  let field = document.activeElement;
+  while (field && field.shadowRoot && field.shadowRoot.activeElement) field = field.shadowRoot.activeElement;
+  const fixed = ['date', 'time', 'month', 'week', 'datetime-local', 'color', 'range'];
+  const closed = ['checkbox', 'radio', 'button', 'submit', 'reset', 'file', 'image', 'hidden'];
+  if (field instanceof HTMLInputElement && fixed.includes(field.type)) {
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(field, text);
+    if (field.value !== text) return `a field of the type ${field.type} does not take this text`;
+    for (const name of ['input', 'change']) field.dispatchEvent(new Event(name, {bubbles: true}));
+    return 'done';
+  }
+  const open = field instanceof HTMLTextAreaElement
+    || field instanceof HTMLInputElement && !closed.includes(field.type);
+  if (open && !field.readOnly && !field.disabled) { field.select(); return field.value ? 'replace' : 'type'; }
+  if (field && field.isContentEditable) {
+    getSelection().selectAllChildren(field);
+    return field.textContent ? 'replace' : 'type';
+  }
+  return '';
+}
+"""
+"""Makes the field with the focus ready for `text`. Returns '' without a field, 'done' if the text is set already (in a
+date, say), 'replace' or 'type' if it is to be typed, over a selected text or not, and else why it cannot be."""
+
+PICKER = """
+(() => {
+  const pick = (list) => {
+    const host = document.createElement('div');
+    host.style.cssText = 'position:fixed;inset:0;z-index:2147483647;background:#0006';
+    const panel = document.createElement('div');
+    panel.style.cssText = 'position:absolute;inset:4%;overflow-y:auto;background:#fff;color:#000;font:12px sans-serif';
+    const row = (label, chosen, act) => {
+      const button = document.createElement('button');
+      button.textContent = label;
+      button.style.cssText = 'display:block;width:100%;padding:6px;border:0;text-align:left;background:'
+        + (chosen ? '#cdf' : '#fff');
+      if (chosen) button.setAttribute('aria-selected', 'true');
+      button.addEventListener('click', (event) => { event.stopPropagation(); act(button); });
+      panel.append(button);
+    };
+    const tell = () => ['input', 'change'].forEach((name) => list.dispatchEvent(new Event(name, {bubbles: true})));
+    for (const option of list.options) {
+      if (option.disabled || option.hidden) continue;
+      row(option.label, option.selected, () => {
+        option.selected = list.multiple ? !option.selected : true;
+        tell();
+        host.remove();
+        if (list.multiple) pick(list);
+      });
+    }
+    if (list.multiple) row('OK', false, () => host.remove());
+    host.attachShadow({mode: 'closed'}).append(panel);
+    document.documentElement.append(host);
+  };
+  document.addEventListener('mousedown', (event) => {
+    const list = event.target instanceof Element && event.target.closest('select');
+    if (!list || list.disabled) return;
+    event.preventDefault();
+    list.focus();
+    pick(list);
+  }, true);
+})();
+"""
+"""Shows the options of a list in the page when it is tapped, as a phone does; Chromium's own are in another window."""
