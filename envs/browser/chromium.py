@@ -10,11 +10,15 @@ from playwright.async_api import Browser, Error, Playwright, async_playwright
 
 from mobilerl.envs.base import InfraError
 from mobilerl.envs.browser.gate import Gate
-from mobilerl.envs.browser.page import Page, Web
+from mobilerl.envs.browser.page import Page
+from mobilerl.envs.browser.web import Web
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-ARGUMENTS = ("--force-webrtc-ip-handling-policy=disable_non_proxied_udp", "--disable-gpu")
-"""The first keeps WebRTC from going around the proxy."""
+ARGUMENTS = (
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # not around the proxy
+    "--disable-touch-adjustment",  # a tap is where it is, and not on what is near it and can be tapped
+    "--disable-gpu",
+)
 MADE_AT_ONCE, MAKE_S = 4, 30.0
 """Number of pages that are made at the same time, and the time limit for one."""
 HOW_TO_GET = "apt-get install chromium, or `playwright install --with-deps chromium`"

@@ -19,6 +19,7 @@ class Gate:
         self._sites = {host: Path(folder).resolve() for host, folder in sites.items()}
         self._files: dict[str, bytes | None] = {}
         self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> str:
         """Returns the address to use as a proxy."""
@@ -28,9 +29,13 @@ class Gate:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+            for writer in [*self._writers]:
+                writer.close()  # ends its task, which is not cancelled
+            await asyncio.sleep(0)
             self._server = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -42,6 +47,7 @@ class Gate:
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             return  # the page or the browser is gone
         finally:
+            self._writers.discard(writer)
             writer.close()
 
     def _answer(self, method: str, url: str) -> bytes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Collection, Coroutine, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
 from playwright.async_api import BrowserContext, CDPSession, Dialog, Error
@@ -15,29 +13,16 @@ from playwright.async_api import Page as Tab
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
 from mobilerl.envs.browser.scripts import PICKER, PREPARE_FIELD, SETTLE
 from mobilerl.envs.browser.tree import ARGUMENTS, to_xml
+from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
 from mobilerl.envs.live_device import NO_FIELD
 
 T = TypeVar("T")
-QUIET_MS, SETTLE_MS = 25, 2000
-"""A page has settled when nothing in it has changed for the first time; after the second it is used as it is."""
+SETTLE_MS = 2000
+"""A page that has not come to rest after this time is used as it is."""
 LONG_PRESS_S, SWIPE_S, SWIPE_MOVES = 0.8, 0.2, 8
 NAVIGATED = "navigat"
 """Part of Chromium's message when the page was replaced while a script ran in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Web:
-    """What pages may show, and on which screen. `sites` maps host names to folders, whose files are all that can be
-    reached beside the HOST:PORT in `addresses`. Sizes are in CSS pixels, `scale` is that of screenshots. With
-    `mobile`, pages choose their width as on a phone (`<meta name="viewport">`)."""
-
-    width: int
-    height: int
-    scale: float = 1.0
-    mobile: bool = True
-    sites: Mapping[str, Path] = field(default_factory=dict)
-    addresses: Collection[str] = ()
 
 
 class Page:
@@ -157,7 +142,7 @@ class Page:
 
     async def tree(self, hidden: Collection[str] = ()) -> str:
         """The UI tree of the page once it has settled, without the elements whose ids are `hidden`. Draws nothing."""
-        focus = await self.run(SETTLE, [QUIET_MS, SETTLE_MS])
+        focus = await self.run(SETTLE, SETTLE_MS)
         captured = await self.send("DOMSnapshot.captureSnapshot", **ARGUMENTS)
         return to_xml(captured, self.web.width, self.web.height, self.web.scale, focus, hidden)
 

@@ -1,16 +1,21 @@
 """JavaScript that runs in pages."""
 
 SETTLE = """
-async ([quietMs, limitMs]) => {
-  const begun = performance.now();
-  let changed = begun;
-  const watch = new MutationObserver(() => { changed = performance.now(); });
+async (limitMs) => {
+  let changes = 0;
+  const watch = new MutationObserver(() => { changes += 1; });
   watch.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+  const frame = () => new Promise((resume) => {
+    requestAnimationFrame(() => setTimeout(resume));
+    setTimeout(resume, 250);
+  });
   const moves = () => document.getAnimations().some(
     (a) => a.playState === 'running' && a.effect && Number.isFinite(a.effect.getComputedTiming().endTime));
-  do {
-    await new Promise((resume) => setTimeout(resume, quietMs));
-  } while (performance.now() - begun < limitMs && (performance.now() - changed < quietMs || moves()));
+  for (let begun = performance.now(), still = 0; still < 2 && performance.now() - begun < limitMs;) {
+    const before = changes;
+    await frame();
+    still = changes === before && !moves() ? still + 1 : 0;
+  }
   watch.disconnect();
   let field = document.activeElement;
   while (field && field.shadowRoot && field.shadowRoot.activeElement) field = field.shadowRoot.activeElement;
@@ -19,7 +24,7 @@ async ([quietMs, limitMs]) => {
   return [box.left, box.top, box.right, box.bottom];
 }
 """
-"""Waits until nothing has changed for `quietMs`, at most `limitMs`. Returns the box of the element with the focus."""
+"""Waits until nothing has changed for two frames, at most `limitMs`. Returns the box of the element with the focus."""
 
 PREPARE_FIELD = """
 (text) => {

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mobilerl.envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
-from mobilerl.envs.browser.page import Page, Web
+from mobilerl.envs.browser.web import Web
 from mobilerl.envs.miniwob.tasks import HOST, folder
+
+if TYPE_CHECKING:
+    from mobilerl.envs.browser.page import Page
 
 Reward = Literal["raw", "discounted"]
 WIDTH, HEIGHT, SCALE = 160, 210, 2

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from mobilerl.envs.base import Task
 
+Split = Literal["train", "demo", "dev", "test"]
 SUITE, HOST = "miniwob", "miniwob"
 PACKAGE = "miniwob"
-SPANS = {"train": 0, "demo": 1_000_000, "dev": 2_000_000, "test": 3_000_000}
+SPANS: dict[str, int] = {"train": 0, "demo": 1_000_000, "dev": 2_000_000, "test": 3_000_000}
 """First seed of each kind of instances; there are `SPAN` of each."""
 SPAN = 1_000_000
 MAX_STEPS = 30
@@ -55,7 +56,7 @@ def mobile_templates() -> list[str]:
     return [name for name in templates() if name not in NOT_MOBILE]
 
 
-def make_task(template: str, split: str, number: int, max_steps: int = MAX_STEPS) -> Task:
+def make_task(template: str, split: Split, number: int, max_steps: int = MAX_STEPS) -> Task:
     """Instance `number` of a task. The page draws its parameters, and so words the instruction, from the seed."""
     seed = SPANS[split] + number % SPAN
     mode = "train" if split in ("train", "demo") else "test"
@@ -71,7 +72,7 @@ def make_task(template: str, split: str, number: int, max_steps: int = MAX_STEPS
     )
 
 
-def make_tasks(names: Sequence[str], split: str, numbers: range, max_steps: int = MAX_STEPS) -> list[Task]:
+def make_tasks(names: Sequence[str], split: Split, numbers: range, max_steps: int = MAX_STEPS) -> list[Task]:
     return [make_task(name, split, number, max_steps) for name in names for number in numbers]
 
 
@@ -79,6 +80,3 @@ def is_held_out(task: Task) -> bool:
     """Whether the seed of a task is one for development or testing."""
     return task.seed >= SPANS["dev"]
 
-
-def shuffled(names: Sequence[str], seed: int) -> list[str]:
-    return random.Random(seed).sample(list(names), len(names))

@@ -26,6 +26,8 @@ class SuiteBase(Section):
     """Module with `make(recipe) -> Suite` and `is_held_out(task) -> bool`."""
     evaluation: ClassVar[str] = "mobilerl.suites.command:PlanCommand"
     """Class of `mobilerl eval NAME`, an `EvalCommand` of `mobilerl.suites.command`, as module:class."""
+    fleets: ClassVar[tuple[str, ...]] = ("embedded", "docker", "adb")
+    """Values of `fleet.type` on whose devices the tasks run."""
     task_suite: ClassVar[str] = ""
     """`Task.suite`, which is also the NAME in `mobilerl eval` and the suite in results.json; "" if it is the type."""
 
@@ -41,7 +43,7 @@ class PhoneSuiteSection(SuiteBase):
     task_suite = "sim"
     type: Literal["phone"] = "phone"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `instructions` for those of a file."""
+    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
 
 
 class GeneratedSuiteSection(SuiteBase):
@@ -51,7 +53,7 @@ class GeneratedSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.generated.command:GeneratedCommand"
     type: Literal["generated"] = "generated"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `instructions` for those of a file."""
+    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
     apps: Positive = 512
     """Number of apps to train on."""
 
@@ -63,7 +65,7 @@ class AndroidWorldSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.androidworld.command:AndroidWorldCommand"
     type: Literal["androidworld"] = "androidworld"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `instructions` for those of a file."""
+    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
     servers: Annotated[tuple[str, ...], RESUMABLE] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
@@ -111,7 +113,7 @@ class InstructionsSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
     type: Literal["instructions"] = "instructions"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `instructions` for those of a file."""
+    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
     file: Annotated[str, RESUMABLE] = ""
     """File with the instructions, *.toml or *.jsonl."""
     free_reward: bool = False
@@ -125,10 +127,29 @@ class InstructionsSuiteSection(SuiteBase):
             raise ValueError('suite.type = "instructions" runs in one process: set rollout.workers = 0')
 
 
+class MiniWoBSuiteSection(SuiteBase):
+    """MiniWoB++ on pages of Chromium (docs/benchmarks.md)."""
+
+    module = "mobilerl.suites.miniwob.training"
+    evaluation = "mobilerl.suites.miniwob.command:MiniWoBCommand"
+    fleets = ("browser",)
+    type: Literal["miniwob"] = "miniwob"
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
+    subset: Literal["all", "mobile", "scripted"] = "mobile"
+    """Tasks to use without `tasks.templates`: `all` of the package, those of MobileMiniWoB++ (`mobile`), or those that
+    the oracle solves (`scripted`)."""
+    reward: Literal["raw", "discounted"] = "raw"
+    """Reward of the page, or this times the share of the step budget that was left."""
+    max_steps: Positive = 30
+    """Step budget of an episode."""
+
+
 OWN: dict[str, type[SuiteBase]] = {
     "phone": PhoneSuiteSection,
     "generated": GeneratedSuiteSection,
     "androidworld": AndroidWorldSuiteSection,
+    "miniwob": MiniWoBSuiteSection,
     "instructions": InstructionsSuiteSection,
 }
 

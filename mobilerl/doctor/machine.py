@@ -129,7 +129,7 @@ def _engine(host: str, fleet: FleetSection, needed: bool) -> Iterator[Check]:
 
 def adb(fleet: FleetSection) -> Check:
     """Checks the adb server and whether it can reach the phones of the recipe."""
-    needed = not fleet_type(fleet).in_process
+    needed = "adbutils" in fleet_type(fleet).packages
     try:
         from adbutils import AdbClient
         from adbutils.errors import AdbError
