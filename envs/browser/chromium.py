@@ -13,10 +13,9 @@ from mobilerl.envs.browser.gate import Gate
 from mobilerl.envs.browser.page import Page
 from mobilerl.envs.browser.web import Web
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 ARGUMENTS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # not around the proxy
-    "--disable-touch-adjustment",  # a tap is where it is, and not on what is near it and can be tapped
     "--disable-gpu",
 )
 MADE_AT_ONCE, MAKE_S = 4, 30.0
@@ -101,7 +100,7 @@ class Chromium:
         context = await browser.new_context(
             viewport={"width": web.width, "height": web.height},
             device_scale_factor=web.scale,
-            is_mobile=web.mobile,
+            is_mobile=True,
             has_touch=True,
             accept_downloads=False,
             service_workers="block",

@@ -46,6 +46,8 @@ class Gate:
                     return
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             return  # the page or the browser is gone
+        except asyncio.CancelledError:
+            return  # at the end of the loop: Python 3.11 would print a traceback
         finally:
             self._writers.discard(writer)
             writer.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Collection, Coroutine
 from typing import Any, TypeVar
 
@@ -11,15 +12,17 @@ from playwright.async_api import BrowserContext, CDPSession, Dialog, Error
 from playwright.async_api import Page as Tab
 
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
-from mobilerl.envs.browser.scripts import PICKER, PREPARE_FIELD, SETTLE
+from mobilerl.envs.browser.scripts import CLICKED, PICKER, PREPARE_FIELD, SETTLE, VIEWPORT
 from mobilerl.envs.browser.tree import ARGUMENTS, to_xml
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
 from mobilerl.envs.live_device import NO_FIELD
 
 T = TypeVar("T")
-SETTLE_MS = 2000
-"""A page that has not come to rest after this time is used as it is."""
+CLICK_MS, SETTLE_MS = 300, 2000
+"""The longest time from a tap to its click, which some taps do not have. A page that has not come to rest after the second is used as it is."""
+GARBAGE_EVERY = 4
+"""Interval in episodes."""
 LONG_PRESS_S, SWIPE_S, SWIPE_MOVES = 0.8, 0.2, 8
 NAVIGATED = "navigat"
 """Part of Chromium's message when the page was replaced while a script ran in it."""
@@ -36,6 +39,9 @@ class Page:
         self._timeout_s = timeout_s
         self._first = 0
         """Place of the first page of the episode in the history, behind which there is nothing to go back to."""
+        self._cleared = 0
+        self._shown: tuple[float, float] = (web.width, web.height)
+        """Width and height in CSS pixels of the part of the page that is on the screen."""
         self.events: list[str] = []
         self._gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Resolved with the reason when the page has crashed or was closed."""
@@ -93,7 +99,9 @@ class Page:
     async def prepare(self) -> None:
         """Called once for a new page."""
         await self.send("Page.enable")
-        await self.send("Page.addScriptToEvaluateOnNewDocument", source=PICKER, worldName="phone")
+        viewport = VIEWPORT % json.dumps(self.web.viewport) if self.web.viewport else ""
+        source = PICKER + viewport
+        await self.send("Page.addScriptToEvaluateOnNewDocument", source=source, worldName="phone")
 
     async def open(self, url: str) -> None:
         """Loads a page, from which Back leads nowhere."""
@@ -104,12 +112,14 @@ class Page:
         self.events.clear()
 
     async def clear(self) -> None:
-        """Leaves the page, and forgets cookies and whatever else its sites stored."""
-        origin = await self._do(self._tab.evaluate("location.origin"))
-        await self._do(self._tab.goto("about:blank"))
+        """Forgets cookies and whatever else the page stored, and now and then the documents of earlier episodes."""
+        origin = await self.run("() => location.origin")
         if origin.startswith("http"):
             await self.send("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
         await self._do(self._context.clear_cookies())
+        self._cleared += 1
+        if self._cleared % GARBAGE_EVERY == 0:  # Chromium keeps up to a hundred MB of them
+            await self.send("HeapProfiler.collectGarbage")
 
     async def run(self, script: str, argument: Any = None) -> Any:
         """The value of a function of JavaScript, which is repeated once in the new page if the page was replaced."""
@@ -142,9 +152,10 @@ class Page:
 
     async def tree(self, hidden: Collection[str] = ()) -> str:
         """The UI tree of the page once it has settled, without the elements whose ids are `hidden`. Draws nothing."""
-        focus = await self.run(SETTLE, SETTLE_MS)
+        zoom, left, top, *focus = await self.run(SETTLE, SETTLE_MS)
         captured = await self.send("DOMSnapshot.captureSnapshot", **ARGUMENTS)
-        return to_xml(captured, self.web.width, self.web.height, self.web.scale, focus, hidden)
+        self._shown = self.web.width / zoom, self.web.height / zoom
+        return to_xml(captured, (left, top, *self._shown), zoom * self.web.scale, focus, hidden)
 
     async def screenshot(self) -> bytes:
         """The screen as PNG."""
@@ -158,7 +169,9 @@ class Page:
         self.events.clear()
         match action.kind:
             case "tap":
+                clicked = asyncio.ensure_future(self.run(CLICKED, CLICK_MS))
                 await self._do(self._tab.touchscreen.tap(*self._point(action.x, action.y)))
+                await clicked
             case "long_press" | "swipe":
                 await self._touch(action)
             case "type":
@@ -181,8 +194,8 @@ class Page:
         return said
 
     def _point(self, x: int, y: int) -> tuple[float, float]:
-        """CSS pixels from relative coordinates, inside the screen."""
-        width, height = self.web.width, self.web.height
+        """CSS pixels on the screen from relative coordinates."""
+        width, height = self._shown
         return min(max(x * width / COORD_MAX, 0), width - 1), min(max(y * height / COORD_MAX, 0), height - 1)
 
     async def _touch(self, action: LongPress | Swipe) -> None:

@@ -19,12 +19,21 @@ async (limitMs) => {
   watch.disconnect();
   let field = document.activeElement;
   while (field && field.shadowRoot && field.shadowRoot.activeElement) field = field.shadowRoot.activeElement;
-  if (!field || field === document.body) return null;
-  const box = field.getBoundingClientRect();
-  return [box.left, box.top, box.right, box.bottom];
+  const box = (field || document.body).getBoundingClientRect();
+  const seen = window.visualViewport;
+  return [seen.scale, seen.pageLeft, seen.pageTop, box.left, box.top, box.right, box.bottom];
 }
 """
-"""Waits until nothing has changed for two frames, at most `limitMs`. Returns the box of the element with the focus."""
+"""Waits until nothing has changed for two frames, at most `limitMs`. Returns how much the page is enlarged, the part of
+it that is on the screen, and the box of the element with the focus."""
+
+CLICKED = """
+(limitMs) => new Promise((resume) => {
+  addEventListener('click', () => setTimeout(resume), {capture: true, once: true});
+  setTimeout(resume, limitMs);
+})
+"""
+"""Waits until a tap has become a click, which Chromium does some time after the finger was lifted."""
 
 PREPARE_FIELD = """
 (text) => {
@@ -50,6 +59,19 @@ PREPARE_FIELD = """
 """
 """Makes the field with the focus ready for `text`. Returns '' without a field, 'done' if the text is set already (in a
 date, say), 'replace' or 'type' if it is to be typed, over a selected text or not, and else why it cannot be."""
+
+VIEWPORT = """
+new MutationObserver((_, watch) => {
+  if (!document.head) return;
+  watch.disconnect();
+  if (document.querySelector('meta[name=viewport]')) return;
+  const line = document.createElement('meta');
+  line.name = 'viewport';
+  line.content = %s;
+  document.head.append(line);
+}).observe(document, {childList: true, subtree: true});
+"""
+"""Gives a page that lacks it the line about its width on phones."""
 
 PICKER = """
 (() => {

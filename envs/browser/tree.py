@@ -28,6 +28,7 @@ BUTTONS = ("button", "submit", "reset", "file", "color")
 ROLES = {"button": "Button", "checkbox": "CheckBox", "radio": "RadioButton", "switch": "Switch", "textbox": "EditText"}
 NAMES = ("aria-label", "alt", "title", "placeholder")
 """Attributes that name an element without text, in order of preference."""
+CONTROLS = ("BUTTON", "INPUT", "TEXTAREA", "SELECT")
 WHOLE = ("#document", "HTML", "BODY")
 """Nodes that fill the page. A handler there listens to what happens elsewhere, so they are not clickable."""
 _JOINT = re.compile(r"(?<=[A-Za-z])[-_]+(?=[A-Za-z])")
@@ -94,15 +95,14 @@ class Snapshot:
         words = [self._string(word) for word in self._nodes["attributes"][index]]
         return dict(zip(words[::2], words[1::2], strict=True))
 
-    def root(self, width: float, height: float) -> Node:
-        """The visible nodes of a screen of this size in CSS pixels, below the document."""
+    def root(self, left: float, top: float, width: float, height: float) -> Node:
+        """The nodes in this part of the page, which is on the screen, in CSS pixels."""
         below: dict[int, list[int]] = defaultdict(list)
         places: dict[int, int] = {}
         for place, index in enumerate(self._layout["nodeIndex"]):
             places[index] = place
         for index in places:
             below[self._nodes["parentIndex"][index]].append(index)
-        left, top = self._document.get("scrollOffsetX", 0), self._document.get("scrollOffsetY", 0)
         clicked = frozenset(self._nodes["isClickable"]["index"])
 
         def build(index: int, clip: Box) -> Iterator[Node]:
@@ -116,7 +116,8 @@ class Snapshot:
                 return
             if tag not in WHOLE and not {over_x, over_y} <= {"visible", ""}:
                 clip = _cut(box, clip)
-            node = Node(index, tag, attributes, box, index in clicked and tag not in WHOLE, inline=display == "inline")
+            clickable = (index in clicked or tag in CONTROLS) and tag not in WHOLE
+            node = Node(index, tag, attributes, box, clickable, inline=display == "inline")
             if tag == "#text":
                 node.text = self._string(self._layout["text"][place])
             if tag != "SELECT":
@@ -158,9 +159,9 @@ class Writer:
     """Writes the XML. `scale` converts CSS pixels to those of the screenshot; `focus` is the box of the field with the
     focus, in CSS pixels."""
 
-    def __init__(self, snapshot: Snapshot, scale: float, focus: Sequence[float] | None) -> None:
+    def __init__(self, snapshot: Snapshot, scale: float, focus: Sequence[float]) -> None:
         self._snapshot, self._scale = snapshot, scale
-        self._focus = [round(edge) for edge in focus] if focus else None
+        self._focus = [round(edge) for edge in focus]
         self._scrolling = snapshot.scrolls()
         self._parts: list[str] = []
 
@@ -212,7 +213,7 @@ class Writer:
         return kind, more
 
     def _focused(self, node: Node) -> bool:
-        return self._focus is not None and [round(edge) for edge in node.box] == self._focus
+        return [round(edge) for edge in node.box] == self._focus
 
     def _name(self, node: Node, needed: bool) -> str:
         """What the author calls an element; if one is `needed` and it has no text, the words of its id or class."""
@@ -278,12 +279,11 @@ def _quoted(text: str) -> str:
 
 def to_xml(
     captured: Mapping[str, Any],
-    width: float,
-    height: float,
+    shown: tuple[float, float, float, float],
     scale: float,
-    focus: Sequence[float] | None = None,
+    focus: Sequence[float] = (),
     hidden: Collection[str] = (),
 ) -> str:
-    """The XML of a screen of `width` x `height` CSS pixels."""
+    """The XML of the part of a page that is `shown`: left, top, width and height in CSS pixels."""
     snapshot = Snapshot(captured, hidden)
-    return Writer(snapshot, scale, focus).write(snapshot.root(width, height))
+    return Writer(snapshot, scale, focus).write(snapshot.root(*shown))

@@ -10,12 +10,12 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Web:
     """What pages may show, and on which screen. `sites` maps host names to folders, whose files are all that can be
-    reached beside the HOST:PORT in `addresses`. Sizes are in CSS pixels, `scale` is that of screenshots. With
-    `mobile`, pages choose their width as on a phone (`<meta name="viewport">`)."""
+    reached beside the HOST:PORT in `addresses`. The size is in density-independent pixels, of which a screenshot has
+    `scale` times as many. `viewport` is what `<meta name="viewport">` says in pages that do not say it themselves."""
 
     width: int
     height: int
     scale: float = 1.0
-    mobile: bool = True
+    viewport: str = ""
     sites: Mapping[str, Path] = field(default_factory=dict)
     addresses: Collection[str] = ()

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from mobilerl.envs.browser.page import Page
 
 Reward = Literal["raw", "discounted"]
-WIDTH, HEIGHT, SCALE = 160, 210, 2
+WIDTH, HEIGHT = 360, 472
+VIEWPORT = "width=160, user-scalable=no"
+"""The tasks are 160 CSS pixels wide, and shown as large as the screen."""
 HIDDEN = ("query", "reward-display", "sync-task-cover", "click-canvas")
 """Elements that are not in the tree, as in the package's own: the instruction and what surrounds the task."""
 LONGEST_MS = 1_000_000_000
@@ -45,7 +47,7 @@ STATE = """
 
 def web() -> Web:
     """What the pages of this suite may show. Raises NoMiniWoB."""
-    return Web(WIDTH, HEIGHT, SCALE, mobile=False, sites={HOST: folder()})
+    return Web(WIDTH, HEIGHT, viewport=VIEWPORT, sites={HOST: folder()})
 
 
 class MiniWoBEnv:

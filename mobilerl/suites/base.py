@@ -12,7 +12,8 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.marks import EVAL_PLUGIN
 from mobilerl.config.named import load_named
 from mobilerl.config.suite import OWN, suite_name, suite_sections
-from mobilerl.envs.base import Devices, MobileEnv, Task
+from mobilerl.envs.base import Action, Devices, MobileEnv, Observation, Task
+from mobilerl.policy.screen import Screen
 
 
 class Suite(Protocol):
@@ -43,6 +44,21 @@ class Suite(Protocol):
 
     def env_factory(self) -> Callable[..., MobileEnv]:
         """Returns a function that makes an environment from device id, transport and, with a server, `url`."""
+
+
+class Expert(Protocol):
+    """Demonstrates one episode for SFT. A suite with experts has `demonstrated(instances)`, the tasks, and, unless they
+    are the embedded phone's, `demonstrator()`, an environment to play them in, and `make_expert(env)`."""
+
+    @property
+    def thought(self) -> str:
+        """What must not be forgotten at the newest action, such as a value for another app."""
+
+    @property
+    def purpose(self) -> str:
+        """What the newest action is for, in the same words for every wording of the goal."""
+
+    def act(self, task: Task, observation: Observation, screen: Screen) -> Action: ...
 
 
 EVALUATED_ONLY = {"androidlab": "mobilerl.suites.androidlab.command:AndroidLabCommand"}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from itertools import product
 
 from mobilerl.envs.base import Action, Swipe, Tap, Type
 from mobilerl.policy.actions import swipe_from
@@ -49,12 +50,24 @@ def fields(screen: Screen) -> list[Element]:
     return [e for e in screen.elements if "edit" in e.actions]
 
 
+def first(elements: Iterable[Element]) -> Element:
+    """Raises LookupError if there is none."""
+    if (element := next(iter(elements), None)) is None:
+        raise LookupError("the oracle does not see the element that it looks for")
+    return element
+
+
 def press(screen: Screen, name: str) -> Moves:
-    return (yield tap(find(screen, name)))
+    return (yield tap(find(screen, name), screen))
 
 
-def tap(element: Element) -> Tap:
-    return Tap(*element.centre)
+def tap(element: Element, screen: Screen | None = None) -> Tap:
+    """Taps an element, with a `screen` where none of those that come after it, and may lie over it, is."""
+    x1, y1, x2, y2 = element.box
+    after = screen.elements[screen.elements.index(element) + 1 :] if screen else ()
+    over = [e for e in after if e.mark is not None and e.depth <= element.depth]
+    points = [element.centre, *product((x1 + 12, x2 - 12), (y1 + 12, y2 - 12))]
+    return Tap(*next((p for p in points if not any(e.contains(*p) for e in over)), element.centre))
 
 
 def fill(screen: Screen, number: int, text: str) -> Moves:

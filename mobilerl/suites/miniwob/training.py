@@ -11,6 +11,7 @@ from mobilerl.envs.base import MobileEnv, Task
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.miniwob import tasks
 from mobilerl.envs.miniwob.env import MiniWoBEnv, web
+from mobilerl.suites.miniwob.expert import OracleExpert, OwnPage
 from mobilerl.suites.miniwob.oracle import SCRIPTS
 
 if TYPE_CHECKING:
@@ -62,6 +63,15 @@ class MiniWoBSuite:
             return MiniWoBEnv(device_id, page, seen, reward)
 
         return make
+
+    def demonstrator(self) -> MobileEnv:
+        """A page for the oracle's demonstrations."""
+        from mobilerl.envs.browser.chromium import Chromium
+
+        return OwnPage(Chromium(self.web(), self._recipe.fleet.program), self._recipe.agent.screenshots > 0)
+
+    def make_expert(self, env: MobileEnv) -> OracleExpert:
+        return OracleExpert()
 
     def web(self) -> Web:
         return web()
