@@ -71,7 +71,7 @@ class Chromium:
                     self._browser = await self._playwright.chromium.launch(
                         executable_path=program,
                         args=ARGUMENTS,
-                        proxy={"server": self._address, "bypass": ",".join(self.web.addresses)},
+                        proxy={"server": self._address, "bypass": ",".join(["<-loopback>", *self.web.addresses])},
                         handle_sigint=False,
                         handle_sigterm=False,
                         handle_sighup=False,
@@ -99,7 +99,6 @@ class Chromium:
         web = self.web
         context = await browser.new_context(
             viewport={"width": web.width, "height": web.height},
-            device_scale_factor=web.scale,
             is_mobile=True,
             has_touch=True,
             accept_downloads=False,

@@ -147,15 +147,15 @@ class Page:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels of the screenshot."""
-        return round(self.web.width * self.web.scale), round(self.web.height * self.web.scale)
+        """Width and height in pixels."""
+        return self.web.width, self.web.height
 
     async def tree(self, hidden: Collection[str] = ()) -> str:
         """The UI tree of the page once it has settled, without the elements whose ids are `hidden`. Draws nothing."""
         zoom, left, top, *focus = await self.run(SETTLE, SETTLE_MS)
         captured = await self.send("DOMSnapshot.captureSnapshot", **ARGUMENTS)
         self._shown = self.web.width / zoom, self.web.height / zoom
-        return to_xml(captured, (left, top, *self._shown), zoom * self.web.scale, focus, hidden)
+        return to_xml(captured, (left, top, *self._shown), zoom, focus, hidden)
 
     async def screenshot(self) -> bytes:
         """The screen as PNG."""
@@ -169,9 +169,8 @@ class Page:
         self.events.clear()
         match action.kind:
             case "tap":
-                clicked = asyncio.ensure_future(self.run(CLICKED, CLICK_MS))
-                await self._do(self._tab.touchscreen.tap(*self._point(action.x, action.y)))
-                await clicked
+                point = self._point(action.x, action.y)
+                await self._do(_together(self._tab.evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
             case "long_press" | "swipe":
                 await self._touch(action)
             case "type":
@@ -234,6 +233,13 @@ class Page:
             return "there is no page to go back to"
         await self.send("Page.navigateToHistoryEntry", entryId=history["entries"][place - 1]["id"])
         return ""
+
+
+async def _together(waiting: Coroutine[Any, Any, object], acting: Coroutine[Any, Any, object]) -> None:
+    """Begins to wait for something, then does it. A page that is left meanwhile gives no answer, and needs none."""
+    answers = await asyncio.gather(waiting, acting, return_exceptions=True)
+    if faults := [a for a in answers if isinstance(a, BaseException) and NAVIGATED not in str(a)]:
+        raise faults[0]
 
 
 def _between(start: tuple[float, float], end: tuple[float, float], part: float) -> tuple[float, float]:

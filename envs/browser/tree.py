@@ -177,7 +177,8 @@ class Writer:
                 self._write("TextView", node, text=said)
             return
         if text := _flowing(node):
-            self._write(CLASSES.get(node.tag, "TextView"), node, text=text, clickable=node.clickable)
+            kind = CLASSES.get(node.tag, "TextView")
+            self._write(kind, node, text=text, clickable=node.clickable, enabled=_enabled(node))
             return
         kind, more = self._describe(node, labelled)
         opened = self._write(kind, node, leaf=False, **more)
@@ -192,7 +193,7 @@ class Writer:
         kind = ROLES.get(role) or CLASSES.get(node.tag) or _box_of(node) or "View"
         clickable = node.clickable and (_own_text(node) or not any(map(_operable, node.children)))
         more: dict[str, Any] = {"clickable": clickable, "scrollable": node.index in self._scrolling}
-        more["enabled"] = "disabled" not in node.attributes and get("aria-disabled") != "true"
+        more["enabled"] = _enabled(node)
         own = self._snapshot.values.get(node.index, "")
         if node.tag == "INPUT":
             type = get("type", "text").lower()
@@ -255,7 +256,11 @@ def _flowing(node: Node) -> str:
                 return False
         return True
 
-    return " ".join("".join(pieces).split()) if gather(node) and "disabled" not in node.attributes else ""
+    return " ".join("".join(pieces).split()) if gather(node) else ""
+
+
+def _enabled(node: Node) -> bool:
+    return "disabled" not in node.attributes and node.attributes.get("aria-disabled") != "true"
 
 
 def _box_of(node: Node) -> str:
