@@ -1,4 +1,4 @@
-"""The only way from a page to anything else: a proxy that serves the files of listed folders and refuses all the rest."""
+"""The only way out of a page: a proxy that serves the files of listed folders and refuses all the rest."""
 
 from __future__ import annotations
 

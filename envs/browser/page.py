@@ -20,7 +20,8 @@ from mobilerl.envs.live_device import NO_FIELD
 
 T = TypeVar("T")
 CLICK_MS, SETTLE_MS = 300, 2000
-"""The longest time from a tap to its click, which some taps do not have. A page that has not come to rest after the second is used as it is."""
+"""The longest time from a tap to its click, which some taps do not have, and until a page is used that does not come to
+rest."""
 GARBAGE_EVERY = 4
 """Interval in episodes."""
 LONG_PRESS_S, SWIPE_S, SWIPE_MOVES = 0.8, 0.2, 8
@@ -79,8 +80,9 @@ class Page:
         """The result of a call of Playwright. Other errors than Chromium's mean that this code is wrong."""
         seconds = self._timeout_s if seconds is None else seconds
         task = asyncio.ensure_future(work)
+        ends: set[asyncio.Future[Any]] = {task, self._gone}
         try:
-            await asyncio.wait({task, self._gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             raise InfraError(self.gone or f"the page does not answer within {seconds:g} s")

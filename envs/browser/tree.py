@@ -14,13 +14,7 @@ STYLES = ("visibility", "opacity", "overflow-x", "overflow-y", "display")
 """Computed styles that a snapshot must contain, in this order."""
 ARGUMENTS = {"computedStyles": list(STYLES), "includeDOMRects": True}
 """Arguments of the method DOMSnapshot.captureSnapshot."""
-CLASSES = {
-    "A": "TextView",
-    "BUTTON": "Button",
-    "IMG": "ImageView",
-    "SELECT": "Spinner",
-    "TEXTAREA": "EditText",
-}
+CLASSES = {"A": "TextView", "BUTTON": "Button", "IMG": "ImageView", "SELECT": "Spinner", "TEXTAREA": "EditText"}
 """Android's classes by tag; those of inputs and roles are in `INPUTS` and `ROLES`."""
 INPUTS = {"checkbox": "CheckBox", "radio": "RadioButton", "range": "SeekBar", "image": "ImageButton"}
 BUTTONS = ("button", "submit", "reset", "file", "color")
@@ -244,7 +238,11 @@ class Writer:
 
 def _flowing(node: Node) -> str:
     """The text of an element that has nothing but text in it, such as a paragraph with words in bold; else ""."""
-    if node.tag in ("INPUT", "TEXTAREA", "SELECT", "LABEL") or node.attributes.get("role") in ROLES or not node.children:
+    if (
+        node.tag in ("INPUT", "TEXTAREA", "SELECT", "LABEL")
+        or node.attributes.get("role") in ROLES
+        or not node.children
+    ):
         return ""
     pieces: list[str] = []
 

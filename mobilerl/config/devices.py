@@ -49,8 +49,8 @@ class FleetSection(Section):
     """Where devices come from, and what happens when they fail. Times are in seconds."""
 
     type: Literal["embedded", "docker", "adb", "browser"] = "embedded"
-    """Type of devices: `embedded` phones in this process, `docker` containers that the run starts and removes, the `adb`
-    devices named in `serials`, or pages of a `browser`, Chromium, that the run starts."""
+    """Type of devices: `embedded` phones in this process, `docker` containers that the run starts and removes, the
+    `adb` devices named in `serials`, or pages of a `browser`, Chromium, that the run starts."""
     count: Annotated[Positive, COUNTED] = 16
     """Number of devices used at once, which is also the largest batch of one generation call."""
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"), DOCKER] = "mobilerl"

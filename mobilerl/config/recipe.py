@@ -99,7 +99,8 @@ class Recipe(Section):
     def _suite_fits(self) -> Recipe:
         if self.fleet.type not in self.suite.fleets:
             fits = " or ".join(f'"{fleet}"' for fleet in self.suite.fleets)
-            raise ValueError(f'fleet.type = "{self.fleet.type}" does not fit suite.type = "{self.suite.type}": set {fits}')
+            kinds = f'fleet.type = "{self.fleet.type}" does not fit suite.type = "{self.suite.type}"'
+            raise ValueError(f"{kinds}: set fleet.type to {fits}")
         self.suite.check(self.fleet, self.rollout.workers, self.agent.deadline_s)
         return self
 

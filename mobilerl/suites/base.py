@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.marks import EVAL_PLUGIN
@@ -47,8 +47,8 @@ class Suite(Protocol):
 
 
 class Expert(Protocol):
-    """Demonstrates one episode for SFT. A suite with experts has `demonstrated(instances)`, the tasks, and, unless they
-    are the embedded phone's, `demonstrator()`, an environment to play them in, and `make_expert(env)`."""
+    """Demonstrates one episode for SFT. A suite with experts has `demonstrated(instances)`, the tasks. Unless they are
+    those of the embedded phone it also is a `Demonstrating`."""
 
     @property
     def thought(self) -> str:
@@ -59,6 +59,17 @@ class Expert(Protocol):
         """What the newest action is for, in the same words for every wording of the goal."""
 
     def act(self, task: Task, observation: Observation, screen: Screen) -> Action: ...
+
+
+@runtime_checkable
+class Demonstrating(Protocol):
+    """A suite that brings its own experts."""
+
+    def demonstrator(self) -> MobileEnv:
+        """The environment to demonstrate tasks in."""
+
+    def make_expert(self, env: MobileEnv) -> Expert:
+        """The expert of the episode that the environment has begun."""
 
 
 EVALUATED_ONLY = {"androidlab": "mobilerl.suites.androidlab.command:AndroidLabCommand"}

@@ -13,11 +13,12 @@ import pytest
 from mobilerl.envs.browser.web import Web
 from mobilerl.policy.screen import Element, Screen, parse_screen
 
-if find_spec("playwright") is None or not any(map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))):
+PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome")
+if find_spec("playwright") is None or not any(map(shutil.which, PROGRAMS)):
     pytest.skip("needs playwright and Chromium", allow_module_level=True)
 
-from mobilerl.envs.browser.chromium import Chromium
-from mobilerl.envs.browser.page import Page
+from mobilerl.envs.browser.chromium import Chromium  # noqa: E402
+from mobilerl.envs.browser.page import Page  # noqa: E402
 
 needs_miniwob = pytest.mark.skipif(find_spec("miniwob") is None, reason="needs miniwob")
 HEAD = '<!doctype html><meta name="viewport" content="width=device-width"><style>body {margin: 0}</style>'

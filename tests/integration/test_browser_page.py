@@ -138,7 +138,7 @@ async def test_a_listed_address_can_be_reached(tmp_path):
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    address = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, opened(replace(site(tmp_path, index=""), addresses=[address])) as page:
         await page.open(f"http://{address}/")
         await element(page, "Hello")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OwnPage(MiniWoBEnv):
-    """A page with a Chromium of its own, which starts at the first task and ends when it is closed. """
+    """A page with a Chromium of its own, which starts at the first task and ends when it is closed."""
 
     def __init__(self, chromium: Chromium, screenshots: bool) -> None:
         self._chromium, self._seen = chromium, screenshots
