@@ -78,7 +78,7 @@ async def demonstrate(
         begun, purpose = ("" if expert.purpose == purpose else expert.purpose), expert.purpose
         steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought, purpose=begun))
         said = f"{begun}; {thought or done}" if begun else thought
-        response = context.write_response(action, screen, said or None) if context.format == "mobilerl" else ""
+        response = context.write_response(action, screen, said or None) if context.names_elements else ""
         turns.append(Turn(observation, response, said, action, done))
         result = await env.step(action)
         observation, ended = result.observation, result.done

@@ -32,9 +32,14 @@ class AdaGRPO(GroupAlgorithm):
         super().__init__(settings, resources)
         replay = settings.replay
         if replay.fraction > 0:
-            uniform = replay.order == "uniform"
             self.replay = AdaptivePositiveReplay(
-                replay.capacity, replay.kappa, replay.fraction, replay.max_age, uniform, settings.max_response_prob
+                replay.capacity,
+                replay.kappa,
+                replay.fraction,
+                replay.max_age,
+                replay.order,
+                settings.max_response_prob,
+                settings.learn_failed_steps,
             )
         self._shaped_rewards: dict[str, float] = {}
         self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")
@@ -44,7 +49,7 @@ class AdaGRPO(GroupAlgorithm):
         lengths = [len(t.steps) for t in group.trajectories]
         index = torch.zeros(len(lengths), dtype=torch.long)
         raw = _rewards(group)
-        reward = _shape_rewards(group) if self.settings.spa else raw
+        reward = self._shape_rewards(group) if self.settings.spa else raw
         normalize_std = self.settings.normalize_std
         advantage = group_relative(reward, index, normalize_std)
         steps = advantage.repeat_interleave(torch.tensor(lengths, dtype=torch.long))
@@ -53,10 +58,15 @@ class AdaGRPO(GroupAlgorithm):
             steps += self.settings.step_weight * state_advantages(raw, *states, STEP_DISCOUNT, normalize_std)
         return [part.tolist() for part in steps.split(lengths)]
 
+    def _shape_rewards(self, group: Group) -> Tensor:
+        """Rewards of a group after the shortest-path adjustment."""
+        lengths = torch.tensor([len(t.steps) for t in group.trajectories], dtype=torch.long)
+        return shortest_path_adjustment(_rewards(group), lengths, torch.zeros_like(lengths), float(self.settings.spa))
+
     def add(self, groups: Sequence[Group], iteration: int) -> None:
         super().add(groups, iteration)
         if self.settings.spa:
-            pairs = (zip(g.trajectories, _shape_rewards(g).tolist(), strict=True) for g in groups)
+            pairs = (zip(g.trajectories, self._shape_rewards(g).tolist(), strict=True) for g in groups)
             self._shaped_rewards = {t.id: reward for group in pairs for t, reward in group}
         if self.replay is None:
             return
@@ -87,9 +97,3 @@ class AdaGRPO(GroupAlgorithm):
 
 def _rewards(group: Group) -> Tensor:
     return torch.tensor([t.reward for t in group.trajectories], dtype=torch.float64)
-
-
-def _shape_rewards(group: Group) -> Tensor:
-    """Rewards of a group after the shortest-path adjustment."""
-    lengths = torch.tensor([len(t.steps) for t in group.trajectories], dtype=torch.long)
-    return shortest_path_adjustment(_rewards(group), lengths, torch.zeros_like(lengths))

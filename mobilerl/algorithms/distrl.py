@@ -52,7 +52,7 @@ class DistRL(BufferedAlgorithm):
     def __init__(self, settings: DistRLSection, resources: Resources) -> None:
         replay = settings.replay
         super().__init__(settings, resources, PrioritizedReplay(replay.capacity, replay.alpha, replay.priority_weights))
-        self.objective = aride
+        self.objective = aride(settings.entropy_coef)
         self._scorer = resources.scorer
         self._encoder = Encoder(resources.features())
         size = self._encoder.size

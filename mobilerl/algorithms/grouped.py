@@ -51,7 +51,11 @@ class GroupAlgorithm(Algorithm):
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
                 self._advantages[trajectory.id] = steps
                 if keep:
-                    self._fresh += trajectory.samples_to_learn(steps, max_response_prob=self.settings.max_response_prob)
+                    self._fresh += trajectory.samples_to_learn(
+                        steps,
+                        max_response_prob=self.settings.max_response_prob,
+                        failed_steps=self.settings.learn_failed_steps,
+                    )
         self._computed.clear()
 
     def _once(self, group: Group) -> list[StepAdvantages]:

@@ -21,9 +21,14 @@ def imitation(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
     return imitation_loss(micro.logp, micro.mask, micro.advantage, micro.weights)
 
 
-def aride(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """Policy loss of A-RIDE (DistRL). Advantages include penalties; no entropy term, as in the released code."""
-    return aride_loss(micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights)
+def aride(entropy_coef: float) -> Objective:
+    """Makes the policy loss of A-RIDE (DistRL). Advantages include penalties."""
+
+    def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        ours = micro.logp, micro.rollout_logp, micro.advantage, micro.mask, micro.weights
+        return aride_loss(*ours, entropy_coef=entropy_coef)
+
+    return objective
 
 
 def clipped(settings: ClippedLossSection, unclipped_replay: bool = False) -> Objective:

@@ -11,6 +11,7 @@ from mobilerl.config.types import Count, Positive, Rate, Section, Share
 
 FormatName = Literal[
     "mobilerl",
+    "mobilerl-9b",
     "qwen2.5-vl",
     "qwen3-vl",
     "ui-tars",
@@ -84,8 +85,9 @@ class EngineSection(Section):
     type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "pages"))] = "local"
     """Engine: `local` is one process on a CPU or one GPU, `vllm` is that process and vLLM, which samples and receives
     the weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
-    micro_batch_tokens: Annotated[Positive, RESUMABLE] = 4096
-    """Maximum number of tokens in a micro-batch, counted as if its samples were padded to the longest."""
+    micro_batch_tokens: Annotated[Positive | Literal["auto"], RESUMABLE] = 4096
+    """Maximum number of tokens in a micro-batch, counted as if its samples were padded to the longest. "auto" takes
+    what fits into a GPU's memory, by what the first micro-batch needs; not with engine.type = "verl"."""
     max_pixels: Positive | None = 500_000
     """Maximum number of pixels of a screenshot; null for the checkpoint's own limit."""
     gradient_checkpointing: Annotated[bool, RESUMABLE] = True
@@ -97,6 +99,12 @@ class EngineSection(Section):
     generate_threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
     """Number of CPU threads for sampling; 0 for `threads`."""
 
+    @model_validator(mode="after")
+    def _verl_needs_a_number(self) -> EngineSection:
+        if self.type == "verl" and self.micro_batch_tokens == "auto":
+            raise ValueError('engine.micro_batch_tokens = "auto" needs engine.type = "local" or "vllm": give a number')
+        return self
+
 
 class VllmSection(Section):
     """vLLM, if it does the sampling: engine.type = "vllm" or "verl"."""
@@ -105,8 +113,9 @@ class VllmSection(Section):
     """Number of GPUs that each copy of the model is sharded over."""
     gpu_memory: Annotated[Share, RESUMABLE] = 0.5
     """Fraction of GPU memory for vLLM's weights and KV cache; training gets the rest if both share a GPU."""
-    sleep: Annotated[bool, VLLM, RESUMABLE] = True
-    """Free vLLM's GPU memory during updates, for engine.type = "vllm"; verl always does."""
+    sleep: Annotated[bool | None, VLLM, RESUMABLE] = None
+    """Free vLLM's GPU memory during updates, for engine.type = "vllm"; verl always does. null for unless episodes go on
+    during updates (`rollout.max_staleness`)."""
     max_prompt: Positive = 8192
     """Maximum prompt length in tokens, including image tokens; a longer prompt is an error."""
     max_sequences: Annotated[Positive, RESUMABLE] = 16
@@ -115,6 +124,10 @@ class VllmSection(Section):
     """Time limit of a start, a weight update or a request, in seconds, after which the run ends."""
     overrides: Annotated[tuple[str, ...], VLLM, RESUMABLE] = ()
     """Further engine arguments of vLLM as name=value; they take precedence over all others."""
+
+    def sleeps(self, max_staleness: int) -> bool:
+        """Whether vLLM sleeps during updates, with that `rollout.max_staleness`."""
+        return max_staleness == 0 if self.sleep is None else self.sleep
 
 
 class ClusterSection(Section):

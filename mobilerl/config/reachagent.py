@@ -45,5 +45,7 @@ class DpoSection(Section):
     """Strength of the penalty for deviating from stage 1 (DPO eq. 7). recipes/reachagent.toml: 0.5."""
     epochs: Annotated[Positive, DPO] = 2
     """Epochs over the pairs (ReachAgent)."""
+    batch_size: Annotated[Positive | None, DPO] = None
+    """Pairs per optimizer step; null for `sft.batch_size` (ReachAgent: 1, and 4 in stage 1)."""
     learning_rate: Annotated[Rate, DPO] = 1e-5
     """Peak learning rate (ReachAgent)."""

@@ -133,7 +133,7 @@ class SftSection(Section):
     proposer_model: Annotated[str, OnlyWith({"sft.proposer_url": ANY})] = ""
     """Name of the model at `proposer_url`."""
     batch_size: Positive = 32
-    """Samples (DPO: pairs) per optimizer step, over all processes."""
+    """Samples per optimizer step, over all processes."""
     learning_rate: Rate = 1e-3
     """Peak learning rate of both stages; it decays to 0 at the end."""
     checkpoint_every: Annotated[Count, RESUMABLE] = 200

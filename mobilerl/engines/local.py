@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Literal
 
 import torch
 from accelerate import Accelerator
@@ -24,6 +25,7 @@ from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.config import EngineSection, OptimizerSection
 from mobilerl.config.types import Count, Positive, Rate
 from mobilerl.engines.finite import FirstNonFinite
+from mobilerl.engines.micro_batch import GpuMemory, MicroBatchSize
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import (
     Metrics,
@@ -61,7 +63,7 @@ class LocalSettings(EngineSection, OptimizerSection):
     lora_rank: Count = 0
     gradient_checkpointing: bool = False
     max_pixels: Positive | None = None
-    micro_batch_tokens: Positive = 16384
+    micro_batch_tokens: Positive | Literal["auto"] = 16384
     learning_rate: Rate = 3e-4
     warmup_steps: Count = 10
 
@@ -71,6 +73,11 @@ class LocalSettings(EngineSection, OptimizerSection):
     """Whether to keep the initial weights as the reference of a KL term."""
     learns: bool = True
     """Whether there will be updates, for which trained weights are in float32."""
+
+    @property
+    def learns_all(self) -> bool:
+        """Whether all weights are trained."""
+        return self.learns and not self.lora_rank
 
     @classmethod
     def of(
@@ -88,6 +95,18 @@ class LocalSettings(EngineSection, OptimizerSection):
         return cls(**engine.model_dump(), **steps, temperature=temperature, reference=reference)
 
 
+def load_learner(path: Path, settings: LocalSettings) -> torch.nn.Module:
+    """Loads a checkpoint folder with what is to be trained, on the CPU."""
+    # An adapter's folder names its base model, so the path has to be absolute.
+    return with_adapter(load_model(path.resolve() if settings.lora_rank else path, settings.learns_all), settings)
+
+
+def with_adapter(model: torch.nn.Module, settings: LocalSettings) -> torch.nn.Module:
+    """Adds a LoRA adapter if one is to be trained and the model has none."""
+    new = settings.lora_rank and not hasattr(model, "peft_config")
+    return add_lora(model, settings.lora_rank) if new else model
+
+
 class LocalEngine:
     """Holds a Qwen2.5-VL, Qwen3-VL or GLM-4.1V checkpoint. Training and sampling share the weights."""
 
@@ -101,10 +120,7 @@ class LocalEngine:
         mixed = "bf16" if compute_dtype() == torch.bfloat16 else "no"
         # torch shares cached casts between threads: updates would use one made while sampling, which has no gradient.
         self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
-        # An adapter's folder names its base model, so the path has to be absolute.
-        model = model or load_model(path.resolve() if settings.lora_rank else path, self._learns_all)
-        if settings.lora_rank and not hasattr(model, "peft_config"):
-            model = add_lora(model, settings.lora_rank)
+        model = model or load_learner(path, settings)
         if torch.cuda.is_available():
             # cuDNN's attention makes a plan for every new length, and in sampling every token makes a new length.
             torch.backends.cuda.enable_cudnn_sdp(False)
@@ -122,12 +138,11 @@ class LocalEngine:
         self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
         self.device = self.accelerator.device
         self.model.eval()
+        self.micro_batch = MicroBatchSize(
+            settings.micro_batch_tokens, GpuMemory() if self.device.type == "cuda" else None
+        )
         # Another thread may sample during an update, and weights must not change during a generation.
         self._weights = threading.Lock()
-
-    @property
-    def _learns_all(self) -> bool:
-        return self.settings.learns and not self.settings.lora_rank
 
     def _freeze(self, model: torch.nn.Module) -> torch.nn.Module | FirstAdapter:
         """Copies the initial weights; with LoRA, only those of the adapter."""
@@ -161,7 +176,7 @@ class LocalEngine:
     @torch.no_grad()
     def logprobs(self, rows: Sequence[TrainingSample], reference: bool = False) -> list[tuple[float, ...]]:
         result: list[tuple[float, ...]] = [()] * len(rows)
-        for part in self._parts(rows):
+        for part in self._prepared(rows, micro_batches(rows, self.micro_batch.tokens)):
             chosen = [rows[i] for i in part]
             logp, _ = self._reference_logp(chosen) if reference else self._logp(self.model, chosen)
             for i, values in zip(part, response_values(chosen, logp), strict=True):
@@ -177,8 +192,8 @@ class LocalEngine:
         with self._weights, self._reference.in_place(self.accelerator.unwrap_model(self.model)):
             return self._logp(self.model, rows)
 
-    def _parts(self, rows: Sequence[TrainingSample]) -> Iterator[list[int]]:
-        return with_prepared_images(self.codec, rows, micro_batches(rows, self.settings.micro_batch_tokens))
+    def _prepared(self, rows: Sequence[TrainingSample], parts: Iterable[list[int]]) -> Iterator[list[int]]:
+        return with_prepared_images(self.codec, rows, parts)
 
     def _logp(self, model: torch.nn.Module, rows: Sequence[TrainingSample]) -> tuple[Tensor, Tensor]:
         return sample_logprobs(model, self.codec, rows, self.settings.temperature, self.device)
@@ -191,16 +206,21 @@ class LocalEngine:
         parts, watch = Metrics(), FirstNonFinite()
         objective = watch.watching(objective)
         self.optimizer.zero_grad()
-        for index in self._parts(samples):
-            part = [samples[i] for i in index]
-            logp, mask = self._logp(self.model, part)
-            loss, measured = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
-            self.accelerator.backward(loss)
-            parts.add({"loss": loss, **measured})
+        for split in self.micro_batch.split(samples, self._unallocated()):
+            for index in self._prepared(samples, split):
+                part = [samples[i] for i in index]
+                logp, mask = self._logp(self.model, part)
+                loss, measured = objective(make_micro_batch(part, weights[index], logp, mask, self.version))
+                self.accelerator.backward(loss)
+                parts.add({"loss": loss, **measured})
         metrics = parts.total()
         metrics["grad_norm"] = self._step(metrics["loss"], watch)
         metrics["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         return metrics
+
+    def _unallocated(self) -> int:
+        """Bytes of the optimizer's state before it has any: two moments of four bytes."""
+        return 0 if self.steps else 8 * sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
     def _step(self, loss: float, watch: FirstNonFinite) -> float:
         """Clips the gradient, steps, and returns the norm before clipping. Raises SkippedStep."""
@@ -244,6 +264,7 @@ class LocalEngine:
             "optimizer": self.optimizer.state_dict(),
             "version": self.version,
             "steps": self.steps,
+            "micro_batch_tokens": self.micro_batch.tokens,
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
@@ -257,7 +278,7 @@ class LocalEngine:
             finite(saved)
             load_adapter(model, path, saved)
         else:
-            saved = load_model(path, self._learns_all).state_dict()
+            saved = load_model(path, self.settings.learns_all).state_dict()
             finite(saved)
             model.load_state_dict(saved)
 
@@ -269,6 +290,8 @@ class LocalEngine:
             version, steps = (count(name, state[name]) for name in ("version", "steps"))
             load_optimizer(self.optimizer, state["optimizer"], stepped=steps > 0)
             self.version, self.steps = version, steps
+            if "micro_batch_tokens" in state:
+                self.micro_batch.restore(count("micro_batch_tokens", state["micro_batch_tokens"]))
             torch.set_rng_state(state["rng"].cpu())
             if state["cuda_rng"]:
                 torch.cuda.set_rng_state_all([r.cpu() for r in state["cuda_rng"]])

@@ -135,10 +135,14 @@ def _make_local(recipe: Recipe, reference: bool) -> LocalEngine:
 
 
 def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
+    import torch
+
     from mobilerl.inference.vllm_arguments import VllmSettings
 
+    # On a CPU there is no memory to free, and vLLM refuses to.
+    sleeps = recipe.vllm.sleeps(recipe.rollout.max_staleness) and torch.cuda.is_available()
     vllm = VllmSettings(
-        recipe.vllm,
+        recipe.vllm.model_copy(update={"sleep": sleeps}),
         max_new_tokens=recipe.agent.max_new_tokens,
         max_images=max(1, recipe.agent.screenshots),
         seed=recipe.train.seed,
@@ -157,7 +161,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     warnings.filterwarnings("ignore", message=".* engine is not available", module="verl")
     from mobilerl.engines.verl.engine import VerlEngine, VerlSettings
-    from mobilerl.models.loading import check_weights
+    from mobilerl.models.loading import load_without_data
 
     settings = VerlSettings(
         engine=recipe.engine,
@@ -169,7 +173,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
         max_images=max(1, recipe.agent.screenshots),
     )
     try:
-        check_weights(Path(recipe.model))  # verl and vLLM would initialize missing tensors at random
+        load_without_data(Path(recipe.model))  # verl and vLLM would initialize missing tensors at random
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{recipe.model} cannot be loaded ({one_line(error)})") from error
     return VerlEngine(Path(recipe.model), settings, reference)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +12,20 @@ import torch
 from torch import Tensor
 
 from mobilerl.algorithms.losses.aggregation import Aggregation
-from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.engines.local import LocalEngine, LocalSettings, load_learner, with_adapter
 from mobilerl.inference.vllm import VllmSampler
 from mobilerl.inference.vllm_adapter import adapted_names, adapter_rank, adapter_refusal, adapter_tensors
 from mobilerl.inference.vllm_arguments import AdapterShape, VllmSettings
 from mobilerl.inference.vllm_weights import checkpoint_weights
-from mobilerl.models.loading import compute_dtype
+from mobilerl.models.codec import Codec
+from mobilerl.models.loading import compute_dtype, load_without_data
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import Objective, Request
 from mobilerl.system.terminal import announced
 
 log = logging.getLogger(__name__)
+LOADS_BESIDE = torch.cuda.is_available()
+"""Whether the learner is loaded, in main memory, while vLLM starts: where vLLM computes in other processes."""
 MERGED = "vLLM cannot apply this LoRA adapter (%s): it is merged into all weights at every update, which rounds it"
 
 
@@ -33,22 +36,36 @@ class VllmEngine(LocalEngine):
     """
 
     def __init__(self, path: Path, settings: LocalSettings, vllm: VllmSettings) -> None:
-        with announced("loading the learner"):
-            super().__init__(path, settings)
-        model, shape = self.accelerator.unwrap_model(self.model), None
-        refusal = adapter_refusal(model) if hasattr(model, "peft_config") else ""
-        if hasattr(model, "peft_config") and not refusal:
-            shape = AdapterShape(adapter_rank(model), tuple(adapted_names(model)))
-        with announced("starting vLLM, which compiles and captures CUDA graphs on a GPU"):
-            self.sampler = VllmSampler(path, self.codec, replace(vllm, adapter=shape))
-        self._sleeps = vllm.vllm.sleep
+        blank, shape = with_adapter(load_without_data(path), settings), None
+        refusal = adapter_refusal(blank) if hasattr(blank, "peft_config") else ""
+        if hasattr(blank, "peft_config") and not refusal:
+            shape = AdapterShape(adapter_rank(blank), tuple(adapted_names(blank)))
+        with ThreadPoolExecutor(1, "loading") as thread:
+            loading = thread.submit(self._load_learner, path, settings)
+            if not LOADS_BESIDE:
+                loading.result()
+            with announced("starting vLLM, which compiles and captures CUDA graphs on a GPU"):
+                codec = Codec.load(path, settings.max_pixels)
+                self.sampler = VllmSampler(path, codec, replace(vllm, adapter=shape))
+        try:
+            super().__init__(path, settings, loading.result())
+        except BaseException:
+            self.sampler.close()
+            raise
+        self._sleeps = bool(vllm.vllm.sleep)
         if shape:
+            model = self.accelerator.unwrap_model(self.model)
             refusal = self.sampler.adapter_refusal(adapter_tensors(model, compute_dtype()))
         if refusal:
             log.warning(MERGED, refusal)
         self._sends_adapter = shape is not None and not refusal
         with announced("sending vLLM the weights"):
             self._send()
+
+    @staticmethod
+    def _load_learner(path: Path, settings: LocalSettings) -> torch.nn.Module:
+        with announced("loading the learner"):
+            return load_learner(path, settings)
 
     def _send(self) -> None:
         """Sends all weights and, apart from them, the adapter."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mobilerl.policy.actor import Messages
@@ -12,6 +14,30 @@ from mobilerl.records.engine import Engine, Request, Sampling, StreamingEngine
 
 LATE_WAIT_S = 0.25
 """Seconds that a batch waits for more requests if the run need not be repeatable."""
+
+
+class BusyTime:
+    """Measures for how long at least one of several concurrent calls was running."""
+
+    def __init__(self) -> None:
+        self._running, self._since, self._total = 0, 0.0, 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Counts a call of this thread as running."""
+        if not self._running:
+            self._since = time.monotonic()
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._total += time.monotonic() - self._since
+
+    def seconds(self) -> float:
+        """Seconds so far, including calls that are running."""
+        return self._total + (time.monotonic() - self._since if self._running else 0.0)
 
 
 @dataclass(slots=True)
@@ -32,6 +58,7 @@ class EnginePolicy:
     def __init__(self, engine: Engine, max_wait_s: float | None = None) -> None:
         self.engine = engine
         self.max_wait_s = max_wait_s
+        self.sampling = BusyTime()
         self._expected: Callable[[], int] = lambda: 1
         self._waiting: list[_Waiting] = []
         self._running: asyncio.Task[None] | None = None
@@ -80,7 +107,8 @@ class EnginePolicy:
         for sampling in dict.fromkeys(w.request.sampling for w in batch):
             part = [w for w in batch if w.request.sampling == sampling]
             try:
-                results = await asyncio.to_thread(self.engine.generate, [w.request for w in part])
+                with self.sampling.running():
+                    results = await asyncio.to_thread(self.engine.generate, [w.request for w in part])
                 pairs = list(zip(part, results, strict=True))
             except Exception as error:
                 for waiting in part:
@@ -100,9 +128,11 @@ class StreamPolicy:
 
     def __init__(self, engine: StreamingEngine) -> None:
         self.engine = engine
+        self.sampling = BusyTime()
 
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
         # In a thread, because resizing a screenshot would hold up hundreds of other episodes.
         ids = await asyncio.to_thread(self.engine.codec.encode, messages, images)
         request = Request(ids, tuple(images), sampling)
-        return await asyncio.wrap_future(await asyncio.to_thread(self.engine.submit, request))
+        with self.sampling.running():
+            return await asyncio.wrap_future(await asyncio.to_thread(self.engine.submit, request))

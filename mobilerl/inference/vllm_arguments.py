@@ -86,7 +86,7 @@ def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict
         "max_num_seqs": vllm.max_sequences,
         "tensor_parallel_size": vllm.tensor_parallel,
         "gpu_memory_utilization": vllm.gpu_memory,
-        "enable_sleep_mode": vllm.sleep,
+        "enable_sleep_mode": bool(vllm.sleep),
         "dtype": str(compute_dtype()).removeprefix("torch."),
         "enforce_eager": not torch.cuda.is_available(),
         "enable_prefix_caching": True,

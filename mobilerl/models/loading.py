@@ -93,13 +93,17 @@ def prepare_model(model: torch.nn.Module) -> None:
     multiply_patches(model)
 
 
-def check_weights(path: Path) -> None:
-    """Checks the tensors of a checkpoint, without reading full weights. Raises the errors of `load_model`."""
+def load_without_data(path: Path) -> PreTrainedModel:
+    """The model of a checkpoint folder without the values of its full weights, which takes no memory for them.
+
+    Raises the errors of `load_model`.
+    """
     model = _load_full(base_folder(path) if is_adapter(path) else path, compute_dtype(), device_map="meta")
     if is_adapter(path):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about copies into a model without data
-            add_adapter(model, path)
+            return add_adapter(model, path)
+    return model
 
 
 def add_lora(model: PreTrainedModel, rank: int) -> PeftModel:

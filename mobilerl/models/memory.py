@@ -65,7 +65,7 @@ def _activations(config: Any, engine: EngineSection, max_new_tokens: int, screen
     side = vision.patch_size * vision.spatial_merge_size
     image = screenshots * (engine.max_pixels or 2048 * 1024) // side**2
     row = image + TEXT_TOKENS + max_new_tokens
-    tokens = max(engine.micro_batch_tokens, row)
+    tokens = row if engine.micro_batch_tokens == "auto" else max(engine.micro_batch_tokens, row)
     rows = tokens // row
     wide = 2 if engine.lora_rank else 4  # bytes per hidden state
     language = _tower(text.num_hidden_layers, text.hidden_size, text.intermediate_size, wide, tokens, engine)
@@ -110,7 +110,8 @@ def fit(recipe: Recipe, card: float) -> Fit | None:
         return None
     memory = estimate_memory(recipe.model, recipe.engine, recipe.agent.max_new_tokens, recipe.agent.screenshots)
     vllm = recipe.vllm.gpu_memory * card if recipe.engine.type == "vllm" else 0.0
-    return Fit(memory.learning + (0.0 if recipe.vllm.sleep else vllm), memory.held + vllm, card)
+    beside_learning = 0.0 if recipe.vllm.sleeps(recipe.rollout.max_staleness) else vllm
+    return Fit(memory.learning + beside_learning, memory.held + vllm, card)
 
 
 def smallest_card(recipe: Recipe) -> int | None:

@@ -11,6 +11,7 @@ from mobilerl.config import AgentSection
 from mobilerl.envs.base import Action, Observation, Task
 from mobilerl.policy.formats import FORMATS
 from mobilerl.policy.formats.base import Message
+from mobilerl.policy.formats.mobilerl import MobileRLFormat
 from mobilerl.policy.parsing import Response
 from mobilerl.policy.screen import Screen
 from mobilerl.policy.turns import PromptSettings, SizeSeen, Turn
@@ -27,6 +28,16 @@ class ContextPolicy(PromptSettings):
     def stop(self) -> tuple[str, ...]:
         """Stop strings of a response."""
         return FORMATS[self.format].stop
+
+    @property
+    def most_equal(self) -> int | None:
+        """As in `Format`."""
+        return FORMATS[self.format].most_equal
+
+    @property
+    def names_elements(self) -> bool:
+        """Whether touches are written as elements of the screen that they were on, rather than as points."""
+        return isinstance(FORMATS[self.format], MobileRLFormat)
 
     def parse(self, text: str, screen: Screen) -> Response:
         """Parses a response to a prompt that showed `screen`. Never raises: bad text gives `Invalid(reason)`."""

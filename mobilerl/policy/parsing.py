@@ -17,7 +17,7 @@ What the grammar rejects but MobileRL's own agent runs is read as there: decimal
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard, TypeVar
 
@@ -76,14 +76,22 @@ class _View:
     height: int
 
 
-def parse_response(text: str, screen: Screen | None, grounding: Grounding, width: int, height: int) -> Response:
+def parse_response(
+    text: str,
+    screen: Screen | None,
+    grounding: Grounding,
+    width: int,
+    height: int,
+    revise: Callable[[Call], Call] = lambda call: call,
+) -> Response:
     """Parses a response; text that cannot be parsed gives `Invalid(reason)`. Never raises.
 
-    The length of a swipe depends on `width` and `height` (px); `screen` is needed only for marks.
+    The length of a swipe depends on `width` and `height` (px); `screen` is needed only for marks. `revise` changes a
+    call before it is understood, and may raise GrammarError.
     """
     thought, code, tagged = split_response(text)
     try:
-        action = _build(_call(code), _View(screen, grounding, width, height))
+        action = _build(revise(_call(code)), _View(screen, grounding, width, height))
     except GrammarError as problem:
         action = Invalid(str(problem) if tagged else "there is no <answer> tag")
     return Response(thought, action)
@@ -199,7 +207,7 @@ def _point(value: Value, view: _View) -> tuple[int, int]:
         if element is None:
             raise GrammarError(f"element <{number}> is not on the screen")
         return element.centre
-    if not _is_box(value):
+    if not is_box(value):
         form = "[x1,y1,x2,y2]" if view.grounding == "box" else "[x,y]"
         raise GrammarError(f"the element must be written {form}")
     if not all(0 <= v <= COORD_MAX + 1 for v in value):  # models also write 1000 for the edge
@@ -207,7 +215,8 @@ def _point(value: Value, view: _View) -> tuple[int, int]:
     return _middle(value[0], value[-2]), _middle(value[1], value[-1])
 
 
-def _is_box(value: object) -> TypeGuard[Sequence[float]]:
+def is_box(value: object) -> TypeGuard[Sequence[float]]:
+    """Whether a value is four numbers, or the two of a point."""
     numbers = value if isinstance(value, tuple | list) else ()
     return len(numbers) in (2, 4) and all(type(v) in (int, float) for v in numbers)
 

@@ -134,7 +134,11 @@ def dpo_step(engine: Engine, pairs: Sequence[PreferencePair], reference: Tensor,
 
 def step_count(pairs: int, recipe: Recipe) -> int:
     """Number of optimizer steps of a complete training."""
-    return recipe.dpo.epochs * -(-pairs // recipe.sft.batch_size)
+    return recipe.dpo.epochs * -(-pairs // _batch_size(recipe))
+
+
+def _batch_size(recipe: Recipe) -> int:
+    return recipe.dpo.batch_size or recipe.sft.batch_size
 
 
 class DpoTrainer:
@@ -187,7 +191,7 @@ class DpoTrainer:
 
     def _batch(self, step: int) -> list[int]:
         """Indices of the pairs of a step. The order within an epoch depends only on the seed and the epoch."""
-        size = self.recipe.sft.batch_size
+        size = _batch_size(self.recipe)
         epoch, position = divmod(step, -(-len(self.pairs) // size))
         order = list(range(len(self.pairs)))
         random.Random(f"{self.recipe.train.seed}/{epoch}").shuffle(order)

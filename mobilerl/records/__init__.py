@@ -99,16 +99,20 @@ class Trajectory:
         ]
 
     def samples_to_learn(
-        self, advantage: float | Sequence[float], replayed: bool = False, max_response_prob: float = 1.0
+        self,
+        advantage: float | Sequence[float],
+        replayed: bool = False,
+        max_response_prob: float = 1.0,
+        failed_steps: bool = False,
     ) -> list[TrainingSample]:
-        """Like `samples`, but without failed steps with a positive advantage, steps without a response, and steps whose
-        response had a probability above `max_response_prob`."""
+        """Like `samples`, but without failed steps with a positive advantage (unless `failed_steps`), steps without a
+        response, and steps whose response had a probability above `max_response_prob`."""
         made = zip(self.samples(advantage, replayed), self.steps, strict=True)
         return [
             s
             for s, step in made
             if s.response_ids
-            and not (step.failed and s.advantage > 0)
+            and (failed_steps or not (step.failed and s.advantage > 0))
             and (max_response_prob == 1.0 or sum(s.rollout_logprobs) <= math.log(max_response_prob))
         ]
 

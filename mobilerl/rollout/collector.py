@@ -89,8 +89,6 @@ class Collector:
     `busy_s` never decrease.
     """
 
-    busy_is_current = True
-
     def __init__(
         self,
         devices: Devices | Sequence[MobileEnv],
@@ -99,12 +97,15 @@ class Collector:
         changed: Callable[[], None] = lambda: None,
         scorer: Scorer | None = None,
         greedy: Actor | None = None,
+        sampling_s: Callable[[], float] | None = None,
     ) -> None:
         self.pool: Devices = FixedDevices(devices) if isinstance(devices, Sequence) else devices
         self.pool.on_change(self._pump)
         self.actor, self.settings = actor, settings
         self.greedy = greedy or actor
         """Actor of the episodes of `evaluate`."""
+        self.sampling_s = sampling_s
+        """Seconds in which the policy has sampled so far, if it counts them."""
         self.counts: Counter[str] = Counter()
         self._busy_s = 0.0
         self._began: dict[str, float] = {}

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from mobilerl.config import AgentSection
 from mobilerl.envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
-from mobilerl.policy.actor import Actor
+from mobilerl.policy.actor import Actor, make_decision
+from mobilerl.policy.context import make_context
 from mobilerl.policy.screen import parse_screen
 from mobilerl.policy.turns import Turn
 from mobilerl.records import Status, Step, Trajectory
@@ -32,10 +33,15 @@ class EpisodeSettings:
     max_invalid: int = 3
     deadline_s: float = 600.0
     random_marks: bool = False
+    most_equal: int | None = None
+    """Equal actions in a row after which the agent finishes without being asked; None for no limit."""
+    finishes_invalid: bool = False
+    """Whether an agent whose responses are invalid `max_invalid` times in a row finishes, so that the state counts."""
 
 
 def episode_settings(agent: AgentSection) -> EpisodeSettings:
-    return EpisodeSettings(agent.max_invalid, agent.deadline_s, agent.random_marks)
+    equal = make_context(agent).most_equal
+    return EpisodeSettings(agent.max_invalid, agent.deadline_s, agent.random_marks, equal)
 
 
 async def run_episode(
@@ -123,14 +129,17 @@ async def _play(
 ) -> tuple[Status, Observation]:
     """Returns the status and the observation after the last step, updating `progress` along the way."""
     turns: list[Turn] = []
-    invalid = 0
+    invalid = equal = 0
     observation = await env.reset(progress.task)
     task = progress.task = as_worded(env, progress.task)
     while True:
         screen = parse_screen(observation.xml, observation.width, observation.height, settings.random_marks)
         asked = time.monotonic()
         progress.deciding = True
-        decision = await actor.decide(task, turns, observation, screen, episode_id)
+        if settings.most_equal and equal >= settings.most_equal:
+            decision = make_decision(Finish())
+        else:
+            decision = await actor.decide(task, turns, observation, screen, episode_id)
         progress.deciding = False
         thought_s = time.monotonic() - asked
         result = await env.step(decision.action)
@@ -144,11 +153,14 @@ async def _play(
             note=result.note,
         )
         progress.steps.append(step)
+        equal = equal + 1 if turns and turns[-1].action == step.action else 1
         turns.append(Turn.of(step, screen))
         invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
         if isinstance(decision.action, Finish) or result.finished:
             return Status.FINISHED, result.observation
         if invalid >= settings.max_invalid:
+            if settings.finishes_invalid and not result.done:
+                await env.step(Finish())
             return Status.INVALID, result.observation
         if result.done:
             return Status.TRUNCATED, result.observation

@@ -27,6 +27,18 @@ SLOW = "--agent.deadline_s=3600"
 """Deadline for large models, which think for seconds at every step without a device hanging."""
 
 
+MOBILERL = "mobilerl"
+"""The value of --protocol for MobileRL's evaluation."""
+ROUNDS, MOST_EQUAL = 50, 5
+"""The most steps of an episode there, and the equal actions in a row after which the agent finishes."""
+
+
+def add_protocol(parser: argparse.ArgumentParser) -> None:
+    """Adds --protocol, over which explicit options take precedence."""
+    said = "as MobileRL: 50 steps from the home screen, ended by an unreadable response or five equal actions in a row"
+    parser.add_argument("--protocol", choices=(MOBILERL,), help=said)
+
+
 class EvalCommand:
     """Base class of evaluations. `args` are the parsed options, which include those of every suite."""
 

@@ -173,6 +173,20 @@ def clean(run_dir: Path) -> None:
 
 def read_state(folder: Path) -> dict[str, Any]:
     """Reads state.json and checks all files. Raises CheckpointError unless they are complete and of this version."""
+    state = read_state_file(folder)
+    for name, size in state["files"].items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != size:
+            found = f"has {path.stat().st_size} of {size} bytes" if path.is_file() else "is missing"
+            raise CheckpointError(f"{path} {found}; {_fix(folder)}")
+    for name, digest in state.get("digests", {}).items():
+        if _digest(folder / name) != digest:
+            raise CheckpointError(f"{folder / name} is damaged: its content has another digest; {_fix(folder)}")
+    return state
+
+
+def read_state_file(folder: Path) -> dict[str, Any]:
+    """Reads state.json alone. Raises CheckpointError unless it is complete and of this version."""
     try:
         state = json.loads((folder / STATE_FILE).read_text())
     except (OSError, ValueError, RecursionError) as error:
@@ -185,17 +199,9 @@ def read_state(folder: Path) -> dict[str, Any]:
     if (digest := state.pop("digest", None)) is not None and digest != _digest_of(state):
         raise CheckpointError(f"{folder / STATE_FILE} is damaged: its content has another digest; {_fix(folder)}")
     try:
-        saved = validate(SavedState, state, str(folder / STATE_FILE))
+        validate(SavedState, state, str(folder / STATE_FILE))
     except ConfigError as error:
         raise CheckpointError(f"{error}; {_fix(folder)}") from None
-    for name, size in saved.files.items():
-        path = folder / name
-        if not path.is_file() or path.stat().st_size != size:
-            found = f"has {path.stat().st_size} of {size} bytes" if path.is_file() else "is missing"
-            raise CheckpointError(f"{path} {found}; {_fix(folder)}")
-    for name, digest in saved.digests.items():
-        if _digest(folder / name) != digest:
-            raise CheckpointError(f"{folder / name} is damaged: its content has another digest; {_fix(folder)}")
     return state
 
 

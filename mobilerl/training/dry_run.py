@@ -21,6 +21,7 @@ from mobilerl.training.checkpoint import latest
 from mobilerl.training.checkpoint_files import check_files, vocabulary_size
 from mobilerl.training.disk import disk
 from mobilerl.training.estimate import estimate
+from mobilerl.training.history import read_history
 from mobilerl.training.mirrors import check_mirrors
 from mobilerl.training.offline import check_offline_trajectories
 from mobilerl.training.run import Run
@@ -54,6 +55,8 @@ def check(run: Run) -> None:
     check_devices(recipe)
     engine_kind(recipe.engine).check()
     _check_offline(recipe, run_dir)
+    if recipe.algorithm.curriculum.history and latest(run_dir) is None:
+        read_history(Path(recipe.algorithm.curriculum.history))
     run.suite.check()
     check_mirrors(recipe.tracking)
     if recipe.rollout.scorer:

@@ -40,7 +40,7 @@ class IterationWatch:
         self._last = self._began = time.monotonic()
         self._parts: dict[str, float] = {}
         self._busy_in: dict[str, float] = {}
-        self._busy_last = self._collector.busy_s
+        self._busy_last, self._sampled = self._collector.busy_s, self._sampling_s()
         if not self._ahead:
             self._ended = self._collector.ended
 
@@ -55,6 +55,7 @@ class IterationWatch:
         busy = self._collector.busy_s
         self._busy_in[part], self._busy_last = busy - self._busy_last, busy
         if part == "rollout":
+            self._sampled = self._sampling_s() - self._sampled
             self._playing_s = now - (self._collected if self._ahead else self._began)
             self._collected, self._ended = now, self._collector.ended
 
@@ -69,20 +70,28 @@ class IterationWatch:
         return {
             **rollout_metrics(groups, version, self._playing_s, busy_s, collector.devices),
             **{f"rollout/{name}": counts.get(name, 0) for name in COUNTED},
-            "rollout/env_utilization_in_update": self._share(collector.devices),
             **collector.status(),
             **{f"time/{part}_s": seconds for part, seconds in self._parts.items()},
+            **(self._idle(groups) if collector.sampling_s else {}),
         }
 
-    def _share(self, devices: int) -> float | None:
-        """Fraction of device time spent in episodes during the update; 0 unless collection runs ahead.
+    def _idle(self, groups: Sequence[Group]) -> dict[str, float | None]:
+        """Seconds of the iteration in which a device, on average, or the model had nothing to do.
 
-        None with worker processes, which report their time only when they are done.
+        For a device: outside of episodes, in each phase, and in an episode while it waited for a response. For the
+        model: in the rollout, while no response was being sampled.
         """
-        update_s = self._parts["update"]
-        if not self._collector.busy_is_current or update_s <= 0:
-            return None
-        return min(1.0, self._busy_in["update"] / (update_s * devices))
+        devices = self._collector.devices
+        outside = {part: max(0.0, s - self._busy_in[part] / devices) for part, s in self._parts.items()}
+        waited = sum(s.timings.get("policy", 0.0) for g in groups for t in g.trajectories for s in t.steps)
+        return {
+            **{f"time/idle_device_{part}_s": seconds for part, seconds in outside.items()},
+            "time/idle_device_sampling_s": waited / devices,
+            "time/idle_model_s": max(0.0, self._parts["rollout"] - self._sampled),
+        }
+
+    def _sampling_s(self) -> float:
+        return self._collector.sampling_s() if self._collector.sampling_s else 0.0
 
 
 def rollout_metrics(

@@ -28,6 +28,7 @@ from mobilerl.system.free_memory import give_back_free_memory
 from mobilerl.training import checkpoint
 from mobilerl.training.announcements import announce, next_commands
 from mobilerl.training.cost import CostTracker
+from mobilerl.training.history import start_from_history
 from mobilerl.training.interrupt import Snapshot, StopGuard, Stopped
 from mobilerl.training.learner import learn, step_counter
 from mobilerl.training.metrics import LEARNED, IterationWatch
@@ -98,6 +99,8 @@ class OnlineTrainer:
             self.state.restore(run_dir)
             saved = self.state.saved_iteration
             self.log.truncate_after(-1 if saved is None else saved)
+        if (history := recipe.algorithm.curriculum.history) and self.state.saved_iteration is None:
+            start_from_history(self.sampler, Path(history))
 
     async def run(self, take_over: Callable[[], object]) -> None:
         """Runs the loop. Calls `take_over` when the collector becomes responsible for closing `devices`."""

@@ -45,10 +45,11 @@ def make_collector(
     settings = CollectorSettings(
         recipe.algorithm.group_size, recipe.rollout.max_retries, episode=episode_settings(recipe.agent)
     )
-    if isinstance(policy, StreamPolicy):
-        return Collector(devices, actor, settings, scorer=make_scorer(recipe, processes), greedy=greedy)
-    collector = Collector(devices, actor, settings, policy.check_batch, make_scorer(recipe, processes), greedy)
-    policy.expect(lambda: collector.playing)
+    changed = policy.check_batch if isinstance(policy, EnginePolicy) else lambda: None
+    scorer = make_scorer(recipe, processes)
+    collector = Collector(devices, actor, settings, changed, scorer, greedy, policy.sampling.seconds)
+    if isinstance(policy, EnginePolicy):
+        policy.expect(lambda: collector.playing)
     return collector
 
 

@@ -73,8 +73,8 @@ class TaskSampler:
         self.curriculum = make_curriculum(self._tasks, self._settings)
 
     def key(self, task: Task) -> str:
-        """The task's key in the curriculum, which filters templates with all their instances."""
-        return task.template
+        """The task's key in the curriculum, which filters templates with all their instances, or single tasks."""
+        return task.id if self._settings.key == "task" else task.template
 
     @property
     def has_tasks(self) -> bool:
@@ -137,6 +137,17 @@ class TaskSampler:
                 return {}
             values[key] = fmean(known)
         return values
+
+    def start_from(self, history: Mapping[str, Any]) -> int:
+        """Starts from the curriculum's state in an earlier run; returns how many templates or tasks it knows.
+
+        Raises ValueError if it is of another curriculum or knows none of them.
+        """
+        self.curriculum.load_state_dict(history)
+        known = len(history["tasks"].keys() & self._tasks.keys())
+        if not known:
+            raise ValueError(f"it knows none of this run's {self._settings.key}s")
+        return known
 
     def state_dict(self) -> dict[str, Any]:
         state = {"curriculum": self.curriculum.state_dict(), "losses": self.excluded.state_dict()}

@@ -55,8 +55,8 @@ class RolloutWorkers:
     `devices`. An assignment that a worker does not finish adds nothing to the counts.
     """
 
-    busy_is_current = False
-    """`busy_s` is updated only when workers are done."""
+    sampling_s = None
+    """Not counted; `busy_s` is updated only when workers are done, too."""
 
     def __init__(self, recipe: Recipe, engine: LocalEngine, run_dir: Path | None = None) -> None:
         count = min(recipe.rollout.workers, recipe.fleet.count)

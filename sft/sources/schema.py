@@ -127,7 +127,7 @@ def write_recorded(action: Action, screen: Screen, context: ContextPolicy, thoug
     instead. Raises ValueError if the action cannot be expressed, such as a touch for which no mark stands.
     """
     written = context.write_response(action, screen, thought)
-    if context.format != "mobilerl" or not isinstance(action, Tap | LongPress):  # the other formats write points
+    if not context.names_elements or not isinstance(action, Tap | LongPress):  # the other formats write points
         return written
     if _touches_same_element(written, action, screen, context):
         return written
@@ -154,7 +154,7 @@ def _write_response(step: RecordedStep, screen: Screen, context: ContextPolicy) 
     if isinstance(step.action, Invalid):
         return step.reject or INEXPRESSIBLE, step.response
     reason = step.reject
-    ours = context.format == "mobilerl"
+    ours = context.names_elements
     if ours and context.grounding == "mark" and not step.listed:
         reason = reason or NO_LIST
     try:

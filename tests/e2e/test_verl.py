@@ -186,9 +186,10 @@ def test_learning_and_sampling_at_once_are_one_version_apart_also_after_a_kill(f
     assert [m["iteration"] for m in metrics] == [1, 2, 3, 4]
     assert all(m["rollout/lost_groups"] == m["rollout/infra_errors"] == 0 for m in metrics)
     assert max(m["staleness/max"] for m in metrics) == 1
-    # Measured beside other tests: 0.45. Where a learner has the machine's only cores, devices do wait a little.
-    busy = [m["rollout/env_utilization_in_update"] for m in metrics if m["train/loss"] is not None]
-    assert sum(busy) / len(busy) > 0.2, "devices waited for the learner"
+    # Measured beside other tests: 0.55. Where a learner has the machine's only cores, devices do wait a little.
+    learned = [m for m in metrics if m["train/loss"] is not None]
+    idle = [m["time/idle_device_update_s"] / m["time/update_s"] for m in learned]
+    assert sum(idle) / len(idle) < 0.8, "devices waited for the learner"
     # Samples of the newest weights: what arrived at the server is what the trainer has.
     compared = [gap for m in metrics if (gap := m["train/rollout_prob_diff_max"]) is not None]
     assert compared and max(compared) < ROUNDING, "rollout and trainer differ"

@@ -137,6 +137,20 @@ def test_a_whole_evaluation(checkout, serials, endpoint, tmp_path, mode, images,
         run(*words, "--rounds", "7")
 
 
+def test_mobilerls_protocol(checkout, serials, endpoint, tmp_path):
+    """From the home screen, where an unreadable response ends an episode."""
+    endpoint.play = lambda asked: "I cannot"
+    words = ("--android-lab", checkout, "--serial", *serials, "--mode", "screenshot", "--protocol", "mobilerl")
+    run(*words, "--task", "setting_0", "--out", tmp_path, *served(endpoint), *WORDS)
+    found = results(tmp_path)
+    protocol, (instance,) = found["protocol"], found["instances"]
+    assert (protocol["rounds"], protocol["start"], protocol["max_invalid"]) == (50, "home", 1)
+    assert (instance["steps"], instance["status"], protocol["protocol"]) == (1, "invalid", "mobilerl")
+    assert "Settings" in text_of(endpoint.said[AGENT][0]["messages"][-1]), "an icon of the home screen"
+    run(*words, "--rounds", "7", "--task", "setting_0", "--out", tmp_path / "b", *served(endpoint), *WORDS)
+    assert results(tmp_path / "b")["protocol"]["rounds"] == 7
+
+
 def test_an_interrupted_evaluation_goes_on(checkout, serials, endpoint, tmp_path):
     out = tmp_path / "out"
     words = ("--android-lab", checkout, "--serial", serials[0], "--out", out, *served(endpoint), *WORDS)

@@ -66,6 +66,22 @@ def test_the_protocol_is_complete(stand_ins, tmp_path):
     assert results_in(tmp_path / "b")["protocol"]["androidworld_commit"].startswith(f"{COMMIT} (assumed")
 
 
+def test_mobilerls_protocol(stand_ins, tmp_path):
+    """At most 50 steps; an agent that does the same five times has finished, and one that cannot be read too."""
+    plan = Plan(step_cap=50)
+    assert {task.max_steps for task in plan.tasks()} >= {10, 50} and max(t.max_steps for t in plan.tasks()) == 50
+    words = ("--server", stand_ins().url, *templates(DOING, FREELY), "--protocol", "mobilerl", "--agent", "noop")
+    command(*words, "--out", str(tmp_path))
+    found = results_in(tmp_path)
+    assert {i["template"]: (i["success"], i["steps"], i["status"]) for i in found["instances"]} == {
+        DOING: (False, 6, "finished"),
+        FREELY: (True, 6, "finished"),
+    }
+    protocol = found["protocol"]
+    assert (protocol["protocol"], protocol["step_cap"], protocol["max_invalid"]) == ("mobilerl", 50, 1)
+    assert protocol["start"] == "home screen" and protocol["equal_actions"].startswith("5 in a row")
+
+
 def test_experts_on_two_servers_over_a_real_adb_server(stand_ins, adb, phones, monkeypatch, tmp_path):
     monkeypatch.setenv("ANDROID_ADB_SERVER_HOST", "127.0.0.1")
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))

@@ -353,7 +353,7 @@ def command(checkpoint: Path, run_dir: Path, *more: str) -> list[str]:
         --algorithm.mini_batch_size 64
         --agent.max_new_tokens 8 --engine.type vllm --algorithm.learning_rate 0.1 --algorithm.weight_decay 1
         --algorithm.warmup_steps 0 --engine.threads 1 --vllm.max_prompt 2048 --vllm.max_sequences 8
-        --vllm.timeout_s 600 --vllm.gpu_memory 0.6 --vllm.sleep false"""
+        --vllm.timeout_s 600 --vllm.gpu_memory 0.6"""
     return [sys.executable, "-m", "mobilerl", "train", *flags.split(), *more]
 
 
@@ -377,7 +377,9 @@ def test_a_run_samples_with_the_weights_it_learned(checkpoint, tmp_path):
 SIGNAL_IN_UPDATE = """
 import os
 from mobilerl.cli import run
+from mobilerl.engines import vllm
 from mobilerl.engines.vllm import VllmEngine
+vllm.LOADS_BESIDE = {beside}
 update = VllmEngine.update
 def interrupted(self, *arguments):
     if self.version == 1:
@@ -394,12 +396,17 @@ run()
     ("number", "layout"), [(signal.SIGTERM, ()), (signal.SIGINT, ("distributed_executor_backend=mp",))]
 )
 def test_a_signal_to_all_processes_ends_a_run_after_its_iteration(checkpoint, tmp_path, number, layout):
-    """vLLM's engine computes in a process of its own, as on one GPU, or starts others, as on several."""
+    """vLLM's engine computes in a process of its own, as on one GPU, or starts others, as on several.
+
+    There the learner loads while vLLM starts, and episodes go on during updates.
+    """
     run_dir = tmp_path / "run"
     more = ("--train.iterations", "50", "--engine.lora_rank", "4", "--vllm.overrides", json.dumps(layout))
+    more += ("--rollout.max_staleness", str(len(layout)))
+    script = SIGNAL_IN_UPDATE.format(number=int(number), beside=bool(layout))
     words = command(checkpoint, run_dir, *more)[3:]  # without `python -m mobilerl`
     run = subprocess.Popen(
-        [sys.executable, "-c", SIGNAL_IN_UPDATE.format(number=int(number)), *words],
+        [sys.executable, "-c", script, *words],
         start_new_session=True,
         stderr=subprocess.PIPE,
         text=True,
@@ -408,7 +415,9 @@ def test_a_signal_to_all_processes_ends_a_run_after_its_iteration(checkpoint, tm
     )
     _, stderr = run.communicate(timeout=600)
     assert run.returncode == 128 + number, stderr[-3000:]
-    assert [row["iteration"] for row in read_metrics(run_dir / "metrics.jsonl")] == [1, 2]
+    rows = read_metrics(run_dir / "metrics.jsonl")
+    assert [row["iteration"] for row in rows] == [1, 2]
+    assert [row["staleness/max"] for row in rows] == [0, len(layout)]
     assert (run_dir / "checkpoints" / "iter-000002").is_dir() and "iteration 2 is saved" in stderr
     assert "Traceback" not in stderr and "ERROR" not in stderr and "leaked" not in stderr
     _, alive = psutil.wait_procs([p for p in psutil.process_iter() if _session(p) == run.pid], 10)

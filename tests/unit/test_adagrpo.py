@@ -37,6 +37,8 @@ STD = math.sqrt(0.171875)
         ({"normalize_std": True}, [0.625 / STD, 0.125 / STD, -0.375 / STD, -0.375 / STD]),
         ({"normalize_std": True, "spa": False}, [1, 1, -1, -1]),
         ({}, [0.625, 0.125, -0.375, -0.375]),
+        # alpha = 0.5: R = 1, 1 - 0.5 * (4 - 2) / 4 = 0.75, 0, 0; mean 0.4375.
+        ({"spa": 0.5}, [0.5625, 0.3125, -0.4375, -0.4375]),
     ],
 )
 def test_advantages_golden(settings, wanted):
@@ -70,8 +72,13 @@ def test_steps_that_failed_are_not_reinforced():
         replace(t, steps=(t.steps[0], replace(t.steps[1], note="no app"), replace(t.steps[2], action=Invalid("?"))))
         for t in group.trajectories
     )
-    drawn = samples(make(AdaGRPOSection()), [replace(group, trajectories=spoiled)])
+    spoiled = [replace(group, trajectories=spoiled)]
+    drawn = samples(make(AdaGRPOSection()), spoiled)
     assert sorted((s.trajectory_id, s.step) for s in drawn) == [("g-0", 0), ("g-1", 0), ("g-1", 1), ("g-1", 2)]
+    algorithm = make(AdaGRPOSection(learn_failed_steps=True, replay={"fraction": 0.5}))
+    drawn = samples(algorithm, spoiled)
+    assert {s.step for s in drawn if not s.replayed and s.trajectory_id == "g-0"} == {0, 1, 2}
+    assert {s.step for s in drawn if s.replayed} == {0, 1, 2}
 
 
 def test_steps_that_the_policy_was_sure_of_are_left_out():
@@ -90,6 +97,23 @@ def test_successes_of_rarer_tasks_come_first_in_the_buffer():
     algorithm.add([easy, rare], 1)
     held = algorithm.state_dict().replay["entries"]
     assert [(e["trajectory"].id, e["rarity"]) for e in held] == [("rare-0", 7 / 8), ("easy-0", 0.0)]
+
+
+def test_successes_of_the_highest_advantage_come_first_in_the_buffer_if_it_is_ordered_by_it():
+    """SPA and mean: R = 1, 0 x 7, so A = 7/8; R = 1, 2/9 x 7, so the mean is 23/72 and A = 49/72 and -7/72.
+
+    The lowest advantage leaves, and every mini-batch gets the highest ones: here 4 of the 6 steps, all of rare-0.
+    """
+    rare, easy = make_group("rare", (1,) + (0,) * 7, (4,) * 8), make_group("easy", (1,) * 8, (2,) + (9,) * 7)
+    good = make_group("good", (1, 0), (3, 3))
+    algorithm = make(AdaGRPOSection(replay={"order": "advantage", "capacity": 2, "kappa": 2}))
+    algorithm.add([easy, good], 1)
+    algorithm.add([rare], 2)
+    held = algorithm.state_dict().replay["entries"]
+    assert [e["trajectory"].id for e in held] == ["rare-0", "easy-0"]
+    assert [e["advantage"] for e in held] == pytest.approx([7 / 8, 49 / 72])
+    drawn = [algorithm.replay.draw(16, random.Random(seed)) for seed in range(9)]
+    assert {tuple(s.trajectory_id for s in batch) for batch in drawn} == {("rare-0",) * 4}
 
 
 def test_an_iteration_without_an_advantage_learns_from_the_buffer():

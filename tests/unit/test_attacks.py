@@ -1,4 +1,4 @@
-"""Attacks by hostile texts, screens and files. docs/security.md describes them as a whole."""
+"""Attacks by hostile texts, screens and files. SECURITY.md describes them as a whole."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ import math
 import random
 from dataclasses import replace
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -38,6 +39,14 @@ def evaluated(algorithm, groups=None, iteration=1):
 def test_trajectories_of_low_value_are_not_learned_from():
     kept = evaluated(distrl(trajectory_top_p=0.5))
     assert set(kept) == {t.id for g in easy_and_hard() for t in g.trajectories if t.success}
+
+
+@pytest.mark.parametrize(("beta", "loss"), [(0.0, -0.3), (0.5, -0.9)])
+def test_the_entropy_bonus_is_part_of_the_loss(beta, loss):
+    """Two tokens of log-probability -1 and -1.4 on policy, A = -0.25, mean -log pi 1.2: L = 1.2 A - beta 1.2."""
+    logp, ones = torch.tensor([[-1.0, -1.4]]), torch.ones(1, 2)
+    micro = SimpleNamespace(logp=logp, rollout_logp=logp, advantage=torch.tensor([-0.25]), mask=ones, weights=ones / 2)
+    assert distrl(entropy_coef=beta).objective(micro)[0].item() == pytest.approx(loss)
 
 
 def test_advantages_and_priorities_equal_a_loop_over_steps():

@@ -62,6 +62,21 @@ def test_the_step_budget_and_invalid_actions_in_a_row_end_an_episode(actions, ma
     assert trajectory.reward == float(status is Status.FINISHED)
 
 
+@pytest.mark.parametrize(
+    ("actions", "status", "steps"),
+    [
+        ((Back(),), Status.FINISHED, [Back()] * 3 + [Finish()]),
+        ((Back(), Back(), Tap(1, 1), Back(), Back(), Finish()), Status.FINISHED, None),
+        ((Back(), Back(), BAD), Status.INVALID, None),
+    ],
+)
+def test_an_agent_that_is_stuck_finishes(actions, status, steps):
+    trajectory = play(actions=actions, max_steps=9, max_invalid=1, most_equal=3, finishes_invalid=True)
+    assert [s.action for s in trajectory.steps] == (list(actions) if steps is None else steps)
+    assert (trajectory.status, trajectory.reward) == (status, 1.0)
+    assert play(actions=(BAD,), max_steps=1, max_invalid=1, finishes_invalid=True).reward == 0.0, "it was over anyway"
+
+
 def test_the_note_of_a_refused_action_is_in_the_turns_of_later_steps():
     class Refusing(ScriptedEnv):
         async def step(self, action):

@@ -19,7 +19,7 @@ from mobilerl.models.adapter_folder import ADAPTER_FILE, ADAPTER_WEIGHTS, BASE, 
 from mobilerl.models.checkpoint_folder import STATE_FILE, check_checkpoint, read_agent, save_agent
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import find_model
-from mobilerl.models.loading import add_lora, check_weights, load_model, save_model
+from mobilerl.models.loading import add_lora, load_model, load_without_data, save_model
 from mobilerl.policy.formats.choice import published_name, recognize_format
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -91,7 +91,7 @@ def test_what_an_adapter_lacks_comes_from_its_base(base, adapter, wanted):
         message, tokenize=False
     )
     assert (codec.end_ids, codec.max_pixels, codec.banned_ids) == (own.end_ids, own.max_pixels, own.banned_ids)
-    check_weights(adapter)
+    load_without_data(adapter)
 
 
 @pytest.mark.parametrize("name", ["../Qwen2.5-VL-base", "../../Qwen2.5-VL-base/"])
@@ -198,7 +198,7 @@ def test_an_adapter_of_another_model_names_its_tensors(copy):
     rename(copy / ADAPTER_WEIGHTS, lambda n: n.replace("layers.0", "layers.7"))
     assert "are not those of its model: it lacks base_model.model.model.language_model.layers.0" in refused(copy)
     with pytest.raises(ValueError, match=r"has unknown base_model.model.model.language_model.layers\.7"):
-        check_weights(copy)
+        load_without_data(copy)
 
 
 # --- adapters that change nothing ----------------------------------------------------------------------------------

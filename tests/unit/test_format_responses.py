@@ -342,3 +342,47 @@ MOBILERL: list[Row] = [
 @pytest.mark.parametrize("row", MOBILERL, ids=ids)
 def test_mobilerl(row):
     check("mobilerl", row, "box")
+
+
+# --- MobileRL-9B ---------------------------------------------------------------------------------------------------
+
+# THUDM/MobileRL at 82f3b7e runs the last line of code with exec(), by which any error ends the episode.
+MOBILERL_9B: list[Row] = [
+    ('<think>\nt\n</think>\n<answer>\ndo(action="Tap", element=[400,200,600,300])\n</answer>', SAME, Tap(500, 250)),
+    ('<think>t</think><answer>do(action="Tap", element=[400,200,600,300])', SAME, Tap(500, 250)),
+    ('<think>t</think><ans>do(action="Back")</ans>', SAME, Back()),
+    ('<think>t</think>do(action="Back")', SAME, Back()),
+    ('do(action="Press Back")', SAME, Back()),
+    ('<think>t</think><answer>```python\nx = 1\ndo(action="Home")\n```</answer>', SAME, Home()),
+    ('<answer>do(action="Tap", element=[500,250])</answer>', SAME, Tap(500, 250)),
+    ('<answer>do(action="Tap", element=[0400,0200,600,300])</answer>', SAME, Tap(500, 250)),
+    ('<answer>do(action="Tap", element=[432,1200,648,1200])</answer>', SAME, Tap(499, 499)),  # 540, 1200 of 1080, 2400
+    ('<answer>do(action="Long Press", element=[0,0,1000,600])</answer>', SAME, LongPress(462, 124)),
+    ('<answer>do(action="Tap", element=[0,0,2000,600])</answer>', "taps beside the screen", REFUSED),
+    (
+        '<answer>do(action="Swipe", direction="up", dist="short", element=[0,0,998,998])</answer>',
+        SAME,
+        Swipe(499, 499, 499, 409),
+    ),
+    ('<answer>do(action="Swipe", direction="left")</answer>', ERROR, Swipe(499, 499, 0, 499)),
+    ('<answer>do(action="Type", text="a "b"\nc")</answer>', SAME, Type('a "b"\nc')),
+    ('<answer>do(action="Wait")</answer>', SAME, Wait(5.0)),
+    ('<answer>finish(message="It is "5".")</answer>', SAME, Finish('It is "5".')),
+    ('<answer>do(action="Tap", element=[1e999,2])</answer>', ERROR, REFUSED),
+    ("<answer>do(action='Back') and do(action='Home')</answer>", ERROR, REFUSED),
+    ("I am done.", ERROR, REFUSED),
+    ('<answer>__import__("os").system("true")</answer>', "runs it", REFUSED),
+]
+
+
+@pytest.mark.parametrize("row", MOBILERL_9B, ids=ids)
+def test_mobilerl_9b(row):
+    check("mobilerl-9b", row)
+
+
+def test_mobilerl_9b_writes_the_elements_that_it_touches():
+    context = make_context(with_format(AgentSection(format="mobilerl-9b"), ""))
+    written = context.write_response(Tap(5, 5), SCREEN, "t")
+    assert written == '<think>\nt\n</think>\n<answer>\ndo(action="Tap", element=[0,0,999,200])\n</answer>'
+    assert context.parse(written, SCREEN).action == Tap(499, 100) and context.parse(written, SCREEN).thought == "t"
+    assert context.write_response(Back(), SCREEN) == '<answer>\ndo(action="Back")\n</answer>'

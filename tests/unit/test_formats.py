@@ -33,13 +33,16 @@ from mobilerl.policy.context import ContextPolicy, build_messages, make_context,
 from mobilerl.policy.formats import FORMATS, base
 from mobilerl.policy.formats.choice import published_name, recognize_format, with_format
 from mobilerl.policy.formats.pixels import LEAST, MOST, qwen_size
-from mobilerl.policy.screen import Element, Screen
+from mobilerl.policy.screen import HEADER, Element, Screen
 from mobilerl.policy.turns import Turn
+from mobilerl.rollout.episode import episode_settings
 
 W, H = 1080, 2400
 FIELD = Element(1, "EditText", ("click", "edit"), ("focused",), "Name", (100, 100, 900, 200), 0)
 SCREEN, TYPING = Screen((), W, H), Screen((FIELD,), W, H)
 PUBLISHED = [name for name in FORMATS if name != "mobilerl"]
+POINTING = [name for name in PUBLISHED if name != "mobilerl-9b"]
+"""The other formats name elements, and touch their middle."""
 GLM = ("glm-v", "glm-4.5v")
 CLICK = '<tool_call>\n{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [1, 2]}}\n</tool_call>'
 
@@ -131,6 +134,35 @@ def test_gui_owl_lists_what_has_no_screenshot_any_more():
     assert told(messages)[1][1].endswith("Previous actions:\nStep1: did 0\nStep2: did 1{}")
     assert [role for role, _ in told(messages)] == ["system", *["user", "assistant"] * 4, "user"]
     assert images == [b"png%d" % i for i in range(2, 7)]
+
+
+def test_the_third_prompt_of_mobilerl_9b():
+    """Earlier turns as text, the last one again with its screenshot and the app that is in front now."""
+    button = Element(1, "Button", ("click",), (), "OK", (10, 20, 30, 40), 0)
+    turns = [
+        Turn(seen(0), "<think>\nlook\n</think>\n<answer>\nnonsense\n</answer>", "look", Invalid("no"), "?"),
+        Turn(seen(1), '<think>\ngo\n</think>\n<answer>\ndo(action="Back")\n</answer>', "go", Back(), "", "no app"),
+    ]
+    task = Task("t-0", "t", "DO IT", {}, 0, 10, "sim")
+    messages, images = build_messages(task, turns, seen(2), Screen((button,), W, H), policy("mobilerl-9b"))
+    assert told(messages)[1:] == [
+        ("user", 'DO IT\n\n{"current_app": "App0"}'),
+        ("assistant", turns[0].response),
+        ("user", '** Screen Info **\n\n{"current_app": "App1"}'),
+        ("assistant", turns[1].response),
+        ("user", '{}** Screen Info **\n\n{"current_app": "App2"}'),
+        ("user", '{}** Screen Info **\n\n{"current_app": "App2"}\n\n' + f"{HEADER}\nButton;click;OK;[10,20,30,40]\n"),
+    ]
+    assert messages[0]["role"] == "system" and images == [b"png1", b"png2"]
+    first = told(build_messages(task, (), seen(0), SCREEN, policy("mobilerl-9b"))[0])
+    assert [role for role, _ in first] == ["system", "user"] and first[1][1].startswith('{}DO IT\n\n{"current_app"')
+
+
+def test_the_agent_of_mobilerl_9b():
+    agent = with_format(AgentSection(), "xuyifan/MobileRL-9B")
+    assert (agent.format, agent.screenshots, agent.max_new_tokens, agent.max_invalid) == ("mobilerl-9b", 2, 4096, 1)
+    assert episode_settings(agent).most_equal == 5 and episode_settings(AgentSection()).most_equal is None
+    assert make_context(agent).stop == ("</answer>", "<|user|>", "<|observation|>")
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -283,7 +315,7 @@ ACTIONS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", POINTING)
 @given(action=ACTIONS)
 @settings(max_examples=60)
 def test_a_written_action_is_read_again(name, action):
@@ -397,6 +429,7 @@ def test_size_seen_is_the_image_processors(width, height):
 @pytest.mark.parametrize(
     ("model", "name"),
     [
+        ("xuyifan/MobileRL-9B", "mobilerl-9b"),
         ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl"),
         ("Qwen/Qwen3-VL-8B-Instruct", "qwen3-vl"),
         ("ByteDance-Seed/UI-TARS-1.5-7B", "ui-tars-1.5"),

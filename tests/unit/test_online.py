@@ -20,7 +20,7 @@ from made_groups import make_group
 from mobilerl.algorithms.base import Algorithm
 from mobilerl.cli import main
 from mobilerl.cli.replay import take_again
-from mobilerl.config import Recipe, load_recipe, read_saved
+from mobilerl.config import ConfigError, Recipe, load_recipe, read_saved
 from mobilerl.envs.base import InfraError, TaskFault
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.pool import FixedDevices
@@ -28,7 +28,8 @@ from mobilerl.models import tiny
 from mobilerl.records.batches import read_batches
 from mobilerl.suites.phone.training import make_phones, training_tasks
 from mobilerl.training import online, source
-from mobilerl.training.checkpoint import latest
+from mobilerl.training.checkpoint import latest, read_state
+from mobilerl.training.dry_run import check
 from mobilerl.training.interrupt import Stopped
 from mobilerl.training.online import OnlineTrainer
 from mobilerl.training.run import Run
@@ -139,6 +140,27 @@ def test_uninformative_groups_are_replaced(rewards, settings, takes):
     trainer = SimpleNamespace(recipe=recipe, state=SimpleNamespace(iteration=1), algorithm=make(recipe.algorithm))
     asyncio.run(OnlineTrainer._collect(trainer, SimpleNamespace(counts=Counter()), Source()))
     assert taken == takes
+
+
+def test_a_run_starts_from_the_failures_of_an_earlier_one(model, tmp_path, capsys):
+    epochs = {"algorithm__curriculum__epoch_groups": 1, "algorithm__curriculum__patience": 99}
+    train(small(model, **epochs), tmp_path / "a", resume=False)
+    history = {"algorithm__curriculum__history": tmp_path / "a", "algorithm__curriculum__patience": 1}
+    train(small(model, **history, algorithm__curriculum__epoch_groups=99), tmp_path / "b", resume=False)
+    (kept, begun) = (read_state(latest(tmp_path / run))["sampler"]["curriculum"]["tasks"] for run in "ab")
+    assert kept == begun and any(task["failed"] for task in kept.values())
+    assert "1 known" in capsys.readouterr().out
+    train(small(model, **history, algorithm__curriculum__epoch_groups=1), tmp_path / "c", resume=False)
+    assert read_state(latest(tmp_path / "c"))["sampler"]["curriculum"]["tasks"] != kept, "it goes on from there"
+
+
+def test_a_history_that_does_not_fit_is_refused(model, tmp_path):
+    wanted = small(model, algorithm__curriculum__history=tmp_path / "a")
+    with pytest.raises(ConfigError, match=r"curriculum.history: .* has no checkpoint"):
+        train(wanted, tmp_path / "b", resume=False)
+    train(small(model, algorithm__curriculum__type="instruction_value"), tmp_path / "a", resume=False)
+    with pytest.raises(ConfigError, match=r"curriculum.history: .* has no history of failures"):
+        check(Run.open(wanted, tmp_path / "b", resume=False))
 
 
 class Learner(Algorithm):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
 
@@ -45,6 +46,28 @@ def test_the_curriculum_moves_at_the_end_of_an_epoch():
     assert s.curriculum.cooling == {"A"} and s.state_dict()["rewards"] == {"A": [1.0]}
     s.record([group(B, 1.0), group(C, 1.0)])
     assert s.curriculum.active == {"A", "B", "C"}
+
+
+def test_single_tasks_can_be_filtered():
+    s = sampler(epoch_groups=1, patience=1, cooldown=1, key="task")
+    s.record([group(A, 0.0)])
+    assert s.curriculum.weights() == {t.id: math.exp(-1) if t is A else 1.0 for t in TASKS}
+    s.record([group(B, 1.0)])
+    assert s.curriculum.removed == {A.id} and A not in s.sample(50, random.Random(0))
+    assert TASKS[1] in s.sample(50, random.Random(0)), "another instance of its template"
+
+
+def test_a_sampler_starts_from_the_failures_of_an_earlier_run():
+    """f = 1 in cooldown there, so the weight is exp(-1) from the first epoch on, and a second failure removes it."""
+    settings_ = {"epoch_groups": 1, "patience": 1, "cooldown": 1}
+    earlier, s = sampler(TASKS[:4], **settings_), sampler(**settings_)
+    earlier.record([group(A, 0.0)])
+    assert s.start_from(json.loads(json.dumps(earlier.state_dict()))["curriculum"]) == 2
+    assert s.curriculum.weights() == {"A": math.exp(-1), "B": 1.0, "C": 1.0}
+    s.record([group(A, 0.0)])
+    assert s.curriculum.removed == {"A"}
+    with pytest.raises(ValueError, match="knows none of this run's tasks"):
+        sampler(key="task").start_from(earlier.curriculum.state_dict())
 
 
 def test_values_of_instructions_choose_the_tasks_once_the_critic_has_them():

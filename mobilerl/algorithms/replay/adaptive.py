@@ -6,10 +6,12 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from mobilerl.algorithms.checks import count, number
 from mobilerl.records import TrainingSample, Trajectory
+
+Order = Literal["rarity", "advantage", "uniform"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class _Entry:
     advantage: float
     iteration: int
     rarity: float
-    """How rarely the task succeeds; entries are ordered by it."""
+    """How rarely the task succeeds."""
 
 
 class AdaptivePositiveReplay:
@@ -28,12 +30,15 @@ class AdaptivePositiveReplay:
     most `gamma * M` from it, so that its distribution is q = gamma * p_buffer + (1 - gamma) * p_fresh.
 
     Args:
-        capacity: maximum number of trajectories; beyond it the lowest rarity is evicted (the oldest among equals).
+        capacity: maximum number of trajectories; beyond it the lowest in the order is evicted (the oldest among
+            equals).
         kappa: maximum number of trajectories that enter per iteration.
         gamma: maximum fraction of replayed samples in a mini-batch, in [0, 1].
         max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
-        uniform: whether to draw all entries with equal probability and evict the oldest.
+        order: `rarity`, or `advantage` (MobileRL), by which entries enter and are evicted, and of which the highest are
+            drawn first, the same in every mini-batch; `uniform` draws with equal probability and evicts the oldest.
         max_response_prob: steps whose response had a higher probability are not drawn.
+        failed_steps: whether to draw steps whose action failed, too.
     """
 
     def __init__(
@@ -42,8 +47,9 @@ class AdaptivePositiveReplay:
         kappa: int,
         gamma: float,
         max_age: int | None = None,
-        uniform: bool = False,
+        order: Order = "rarity",
         max_response_prob: float = 1.0,
+        failed_steps: bool = False,
     ) -> None:
         if capacity < 1 or kappa < 1:
             raise ValueError(f"replay: capacity and kappa must be at least 1, got {capacity} and {kappa}")
@@ -55,8 +61,9 @@ class AdaptivePositiveReplay:
         self.kappa = kappa
         self.gamma = gamma
         self.max_age = max_age
-        self.uniform = uniform
+        self.order = order
         self.max_response_prob = max_response_prob
+        self.failed_steps = failed_steps
         self._entries: list[_Entry] = []  # always best first
         self._iteration: int | None = None
 
@@ -96,7 +103,7 @@ class AdaptivePositiveReplay:
         for trajectory, advantage, rarity in zip(trajectories, advantages, rarities, strict=True):
             if trajectory.success and trajectory.steps and advantage > 0 and trajectory.id not in known:
                 eligible.setdefault(trajectory.id, _Entry(trajectory, float(advantage), iteration, float(rarity)))
-        admitted = sorted(eligible.values(), key=_best_first)[: self.kappa]
+        admitted = sorted(eligible.values(), key=self._best_first)[: self.kappa]
         self._entries = self._select_kept(self._entries + admitted)
         return len(admitted)
 
@@ -105,8 +112,8 @@ class AdaptivePositiveReplay:
 
         Trajectories are drawn without replacement and used whole, in step order, except for the last one, of which as
         many random samples are used as still fit. A trajectory's probability is proportional to 1 / rank, where rank 1
-        is the highest rarity and ties share a rank, so that mini-batches prefer the top of the buffer but differ. If
-        the buffer has fewer samples, all are returned.
+        is the highest rarity and ties share a rank, so that mini-batches prefer the top of the buffer but differ; the
+        order `advantage` takes the top itself. If the buffer has fewer samples, all are returned.
         """
         room = math.floor(self.gamma * batch_size)
         if room <= 0:
@@ -114,7 +121,7 @@ class AdaptivePositiveReplay:
         drawn: list[TrainingSample] = []
         for entry in self._draw_order(rng)[:most]:
             samples = entry.trajectory.samples_to_learn(
-                entry.advantage, replayed=True, max_response_prob=self.max_response_prob
+                entry.advantage, True, self.max_response_prob, self.failed_steps
             )
             if len(samples) > room - len(drawn):
                 keep = sorted(rng.sample(range(len(samples)), room - len(drawn)))
@@ -154,25 +161,28 @@ class AdaptivePositiveReplay:
 
     def _select_kept(self, entries: Sequence[_Entry]) -> list[_Entry]:
         """The entries that stay in the buffer, best first."""
-        return sorted(entries, key=_newest_first if self.uniform else _best_first)[: self.capacity]
+        return sorted(entries, key=_newest_first if self.order == "uniform" else self._best_first)[: self.capacity]
+
+    def _best_first(self, entry: _Entry) -> tuple[float, int, str]:
+        """Sort key: highest in the order first, then newest (closest to the policy), then by id to break ties."""
+        best = entry.advantage if self.order == "advantage" else entry.rarity
+        return (-best, -entry.iteration, entry.trajectory.id)
 
     def _draw_order(self, rng: random.Random) -> list[_Entry]:
-        """The entries in random order, sampled without replacement in proportion to their weights.
+        """The entries in random order, sampled without replacement in proportion to their weights; in the order
+        `advantage` best first.
 
-        The order is that of exponential arrival times whose rates are the weights.
+        The random order is that of exponential arrival times whose rates are the weights.
         """
+        if self.order == "advantage":
+            return self._entries
         arrivals = []
         rank = 0
         for i, entry in enumerate(self._entries):
             if i == 0 or entry.rarity < self._entries[i - 1].rarity:
                 rank = i + 1
-            arrivals.append((rng.expovariate(1.0 if self.uniform else 1.0 / rank), i))
+            arrivals.append((rng.expovariate(1.0 if self.order == "uniform" else 1.0 / rank), i))
         return [self._entries[i] for _, i in sorted(arrivals)]
-
-
-def _best_first(entry: _Entry) -> tuple[float, int, str]:
-    """Sort key: rarest first, then newest (closest to the policy), then by id to break ties."""
-    return (-entry.rarity, -entry.iteration, entry.trajectory.id)
 
 
 def _newest_first(entry: _Entry) -> tuple[int, str]:

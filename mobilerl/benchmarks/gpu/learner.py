@@ -22,7 +22,7 @@ from mobilerl.benchmarks.gpu.report import Report, wait
 from mobilerl.benchmarks.gpu.shapes import MAX_PIXELS, SHAPES, Shape, full_size_rows, make_folder, make_model
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.engines.local import LocalEngine, LocalSettings
-from mobilerl.engines.scoring import make_micro_batch, sample_weights
+from mobilerl.engines.scoring import make_micro_batch, micro_batches, sample_weights
 from mobilerl.models import attention
 from mobilerl.models.memory import estimate_memory
 from mobilerl.records import TrainingSample
@@ -134,7 +134,7 @@ def timed_update(engine: LocalEngine, rows: Sequence[TrainingSample]) -> dict[st
     weights = sample_weights(rows, "token-mean")
     engine.optimizer.zero_grad()
     total = 0.0
-    for index in engine._parts(rows):
+    for index in engine._prepared(rows, micro_batches(rows, engine.micro_batch.tokens)):
         part = [rows[i] for i in index]
         logp, mask = engine._logp(engine.model, part)
         loss, _ = objective(make_micro_batch(part, weights[index], logp, mask, 0))

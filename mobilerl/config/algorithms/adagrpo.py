@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mobilerl.config.algorithms.base import CurriculumSection, GroupSection
 from mobilerl.config.marks import ANY, OnlyWith
-from mobilerl.config.types import Positive, Section, Weight
+from mobilerl.config.types import Positive, Section, Share, Weight
 
 REPLAY = OnlyWith({"algorithm.replay.fraction": ANY})
 
@@ -22,8 +22,9 @@ class AdaptiveReplaySection(Section):
     """Maximum number of successes, the rarest ones, that enter the buffer per iteration."""
     fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.25
     """Maximum fraction of replayed samples in a mini-batch, and of their weight; 0 turns replay off."""
-    order: Annotated[Literal["rarity", "uniform"], REPLAY] = "rarity"
-    """`rarity` prefers successes of tasks that rarely succeed; `uniform` samples uniformly and evicts the oldest."""
+    order: Annotated[Literal["rarity", "advantage", "uniform"], REPLAY] = "rarity"
+    """`rarity` prefers successes of tasks that rarely succeed; `advantage` always draws those of the highest advantage
+    (MobileRL); `uniform` samples uniformly and evicts the oldest."""
     ratio: Annotated[Literal["behavior", "current", "unclipped"], REPLAY] = "current"
     """Policy that the ratio of a replayed sample is taken against: that of the weights that sampled it (`behavior`),
     the `current` one, or the former without an upper limit of the ratio (`unclipped`)."""
@@ -48,8 +49,8 @@ class AdaGRPOSection(GroupSection):
     normalize_std: bool = False
     """Divide advantages by the standard deviation of their group (GRPO). After shortest-path adjustment, this would
     turn one extra step among successes into a large negative advantage."""
-    spa: bool = True
-    """Adjust rewards by the shortest path of the group."""
+    spa: Share | bool = True
+    """Adjust rewards by the shortest path of the group; a number is the strength alpha, which is 1 for true."""
     step_weight: Weight = 0.0
     """Weight of GiGPO's step advantage, which is added to that of the trajectory; 0 for none."""
     replay: AdaptiveReplaySection = AdaptiveReplaySection()

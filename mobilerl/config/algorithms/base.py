@@ -19,14 +19,18 @@ class CurriculumSection(Section):
     type: Literal["fcf", "uniform", "instruction_value"] = "uniform"
     """Curriculum: `fcf` is failure curriculum filtering (MobileRL); `instruction_value` prefers tasks that are solved
     about half of the time (after DigiRL's instruction filter)."""
+    key: Literal["template", "task"] = "template"
+    """What is sampled and filtered: a `template` with all its instances, or each `task` (instance) by itself."""
     epoch_groups: Positive | None = None
-    """Groups per curriculum epoch; null for twice the number of templates."""
+    """Groups per curriculum epoch; null for twice the number of templates (or tasks, see `key`)."""
     patience: Annotated[Positive, FCF] = 2
     """Number of consecutive failed epochs before a task enters cooldown (MobileRL: 2)."""
     cooldown: Annotated[Count, FCF] = 3
     """Number of epochs with sampling weight exp(-failed epochs) before a task is removed (MobileRL: 3)."""
     revisit_every: Annotated[Positive | None, FCF] = None
     """Epochs between probes of a removed task; null removes it for good (MobileRL)."""
+    history: Annotated[str, FCF, Resumable(from_checkpoint=True)] = ""
+    """Run directory of an earlier run, whose history of failures this one starts from (MobileRL); empty for none."""
 
 
 class ClippedLossSection(Section):
@@ -106,6 +110,8 @@ class GroupSection(AlgorithmSection):
     """Divide advantages by the standard deviation of their group (GRPO)."""
     dynamic_sampling: bool = True
     """Replace zero-variance groups by others (DAPO's dynamic sampling). If false, only a KL term learns from them."""
+    learn_failed_steps: bool = False
+    """Also learn from steps with a positive advantage whose action could not be parsed or was not carried out."""
     max_response_prob: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Skip steps whose response had a probability above this value, since their gradient is negligible; 1 keeps all."""
     loss: ClippedLossSection = ClippedLossSection()

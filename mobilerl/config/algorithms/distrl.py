@@ -46,4 +46,6 @@ class DistRLSection(BufferedSection):
     """lambda of Retrace."""
     trajectory_top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 0.8
     """Fraction of trajectories to learn from, those with the highest trajectory values."""
+    entropy_coef: Weight = 0.0
+    """beta, the weight of the entropy bonus -log pi of the actions taken (eq. 1; released code: 0.05, off)."""
     critic: ValueSection = ValueSection()

@@ -33,6 +33,12 @@ class VerlSettings:
     max_new_tokens: int
     max_images: int
 
+    @property
+    def micro_batch_tokens(self) -> int:
+        """`engine.micro_batch_tokens`, which is a number with this engine."""
+        assert self.engine.micro_batch_tokens != "auto"
+        return self.engine.micro_batch_tokens
+
 
 def verl_config(model: Path, codec: Codec, settings: VerlSettings, reference: bool, device: str) -> DictConfig:
     """verl's default configuration overridden by our settings. `device` is verl's name of the accelerator.

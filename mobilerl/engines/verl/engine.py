@@ -158,7 +158,7 @@ class VerlEngine:
     def logprobs(self, rows: Sequence[TrainingSample], reference: bool = False) -> list[tuple[float, ...]]:
         self._take_gpus()
         result: list[tuple[float, ...]] = [()] * len(rows)
-        split = shards(rows, self.workers.world_size, self.settings.engine.micro_batch_tokens)
+        split = shards(rows, self.workers.world_size, self.settings.micro_batch_tokens)
         work = [Work([rows[i] for i in s.index], s.parts, s.counted) for s in split]
         done = self._wait(self.workers.score(work, [reference] * len(work)), UPDATE_S, "scoring rows")
         for shard, values in zip(split, done, strict=True):
@@ -172,7 +172,7 @@ class VerlEngine:
         self._take_gpus()
         optimizer = self.settings.optimizer
         weights = sample_weights(samples, aggregation)
-        split = shards(samples, self.workers.world_size, self.settings.engine.micro_batch_tokens)
+        split = shards(samples, self.workers.world_size, self.settings.micro_batch_tokens)
         work = [Work([samples[i] for i in s.index], s.parts, s.counted, weights[s.index], self.version) for s in split]
         rate = warmup_rate(optimizer.learning_rate, self.steps + 1, optimizer.warmup_steps)
         done = self._wait(

@@ -9,12 +9,14 @@ from mobilerl.policy.formats.glm import GLM, GLM45
 from mobilerl.policy.formats.gui_owl import GUIOwl, GUIOwl15
 from mobilerl.policy.formats.mai_ui import MAIUI
 from mobilerl.policy.formats.mobilerl import MobileRLFormat
+from mobilerl.policy.formats.mobilerl_9b import MobileRL9B
 from mobilerl.policy.formats.qwen import Qwen3, Qwen25
 from mobilerl.policy.formats.ui_tars import UITars, UITars15
 from mobilerl.policy.formats.ui_venus import UIVenus, UIVenus15
 
 FORMATS: dict[FormatName, Format] = {
     "mobilerl": MobileRLFormat(),
+    "mobilerl-9b": MobileRL9B(),
     "qwen2.5-vl": Qwen25(),
     "qwen3-vl": Qwen3(),
     "ui-tars": UITars(),

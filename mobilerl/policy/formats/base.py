@@ -57,6 +57,10 @@ class Format(Protocol):
     def stop(self) -> tuple[str, ...]:
         """Stop strings of a response, besides the model's end token."""
 
+    @property
+    def most_equal(self) -> int | None:
+        """Equal actions in a row after which the published agent finishes by itself; None if it never does."""
+
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
@@ -213,6 +217,7 @@ class Published:
     """Quotes a text in a call."""
     settings: Mapping[str, Any] = {}
     stop: tuple[str, ...] = ()
+    most_equal: int | None = None
 
     def read(self, text: str, screen: Screen, policy: PromptSettings) -> Response:
         """Parses a response like `parse`, but raises GrammarError for bad text."""

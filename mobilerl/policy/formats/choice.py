@@ -11,6 +11,7 @@ from mobilerl.models.hub_names import hub_id_of
 from mobilerl.policy.formats import FORMATS
 
 NAMES: tuple[tuple[str, FormatName], ...] = (
+    ("mobilerl-9b", "mobilerl-9b"),
     ("ui-tars-1.5", "ui-tars-1.5"),
     ("ui-tars", "ui-tars"),
     ("gui-owl-1.5", "gui-owl-1.5"),

@@ -27,12 +27,17 @@ class MobileRLFormat:
     """The format in which mobilerl trains by default."""
 
     settings: Mapping[str, Any] = {}
-    stop = (ANSWER_END,)
+    stop: tuple[str, ...] = (ANSWER_END,)
+    most_equal: int | None = None
+    tells_problems = True
+    """Whether the model is told about responses that could not be parsed and actions that were not carried out."""
+    repeats_own_app = True
+    """Whether a repeated user turn names the app of its own screenshot or the current one."""
 
     def build(
         self, task: Task, history: Sequence[Turn], observation: Observation, screen: Screen, policy: PromptSettings
     ) -> tuple[list[Message], list[bytes]]:
-        build = _compact if policy.layout == "compact" else _chat
+        build = _compact if policy.layout == "compact" else self._chat
         images: list[bytes] = []
         messages = [_message("system", policy.system)] if policy.system else []
         messages += build(task, history, observation, screen, policy, images)
@@ -44,40 +49,38 @@ class MobileRLFormat:
     def render(self, action: Action, screen: Screen, policy: PromptSettings, thought: str | None = None) -> str:
         return format_response(action, screen, policy.grounding, thought)
 
+    def _chat(
+        self,
+        task: Task,
+        history: Sequence[Turn],
+        observation: Observation,
+        screen: Screen,
+        policy: PromptSettings,
+        images: list[bytes],
+    ) -> list[Message]:
+        """Messages in MobileRL's order: earlier turns as text, the last of them again with screenshots, the current
+        turn. The instruction opens the first user turn."""
+        now = len(history)
+        first = 0 if policy.history_steps is None else max(0, now - policy.history_steps)
 
-def _chat(
-    task: Task,
-    history: Sequence[Turn],
-    observation: Observation,
-    screen: Screen,
-    policy: PromptSettings,
-    images: list[bytes],
-) -> list[Message]:
-    """Messages in MobileRL's order: earlier turns as text, the last of them again with screenshots, the current turn.
+        def user_text(i: int, seen: Observation) -> str:
+            head = task.instruction if i <= first else "** Screen Info **"
+            text = f"{head}\n\n{json.dumps({'current_app': seen.app}, ensure_ascii=False)}"
+            return text + _problem(history, i) if self.tells_problems else text
 
-    The instruction opens the first user turn. A repeated turn names the app of its own screenshot.
-    """
-    now = len(history)
-    first = 0 if policy.history_steps is None else max(0, now - policy.history_steps)
-
-    def user_text(i: int) -> str:
-        app = history[i].observation.app if i < now else observation.app
-        head = task.instruction if i <= first else "** Screen Info **"
-        text = f"{head}\n\n{json.dumps({'current_app': app}, ensure_ascii=False)}"
-        if reason := _invalid_reason(history, i):
-            return f"{text}\n\n** Your last reply was not understood **\n{reason}"
-        note = history[i - 1].note if i else ""
-        return f"{text}\n\n(not done: {note})" if note else text
-
-    messages = []
-    for i in range(first, now):
-        messages += [_message("user", user_text(i)), _message("assistant", _shown_response(history[i], policy))]
-    for i in range(max(0, now - policy.screenshots + 1), now):
-        messages.append(_message("user", user_text(i), _add_images(images, [history[i].observation])))
-    shown = _add_images(images, [observation] if policy.screenshots else [])
-    elements = screen.render(policy.screen_style)
-    messages.append(_message("user", f"{user_text(now)}\n\n{elements}" if elements else user_text(now), shown))
-    return messages
+        messages = []
+        for i, turn in enumerate(history[first:], first):
+            said = _message("assistant", _shown_response(turn, policy))
+            messages += [_message("user", user_text(i, turn.observation)), said]
+        for i in range(max(0, now - policy.screenshots + 1), now):
+            seen = history[i].observation
+            named = seen if self.repeats_own_app else observation
+            messages.append(_message("user", user_text(i, named), _add_images(images, [seen])))
+        shown = _add_images(images, [observation] if policy.screenshots else [])
+        elements = screen.render(policy.screen_style)
+        last = user_text(now, observation)
+        messages.append(_message("user", f"{last}\n\n{elements}" if elements else last, shown))
+        return messages
 
 
 def _compact(
@@ -103,6 +106,14 @@ def _compact(
     lines.append(goal)
     seen = [turn.observation for turn in history[max(0, len(history) - policy.screenshots + 1) :]] + [observation]
     return [_message("user", "".join(lines), _add_images(images, seen if policy.screenshots else []))]
+
+
+def _problem(history: Sequence[Turn], i: int) -> str:
+    """What the user turn `i` says about the response before it."""
+    if reason := _invalid_reason(history, i):
+        return f"\n\n** Your last reply was not understood **\n{reason}"
+    note = history[i - 1].note if i else ""
+    return f"\n\n(not done: {note})" if note else ""
 
 
 def _shown_response(turn: Turn, policy: PromptSettings) -> str:

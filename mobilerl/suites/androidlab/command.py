@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.eval.policies import real_phone_policy
-from mobilerl.suites.command import EvalCommand, Results
+from mobilerl.suites.command import MOBILERL, ROUNDS, EvalCommand, Results, add_protocol
 from mobilerl.system.terminal import header, say
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ Runs AndroidLab's tasks on devices over adb and judges them with AndroidLab's ow
 from your checkout of the public repository. The judges are Python modules of that checkout: they are imported and run,
 in a separate process with your rights. Name only a checkout you trust."""
 XML, SCREENSHOT = "xml", "screenshot"
+LAB_ROUNDS = 25
+"""AndroidLab's number of steps."""
 
 
 class AndroidLabCommand(EvalCommand):
@@ -44,7 +46,8 @@ class AndroidLabCommand(EvalCommand):
         option("--judge-url", metavar="URL", help="endpoint that judges answers to queries; its key is OPENAI_API_KEY")
         option("--judge-model", metavar="NAME", help="model of that endpoint")
         option("--judge-python", default=sys.executable, metavar="PYTHON", help="interpreter for the judges")
-        option("--rounds", type=int, default=25, metavar="N", help="steps of an episode (default 25; MobileRL has 50)")
+        add_protocol(parser)
+        option("--rounds", type=int, metavar="N", help="steps of an episode (default 25; with --protocol mobilerl 50)")
         option("--interval", type=float, default=3.0, metavar="S", help="pause after every action (default 3)")
         option("--launch-wait", type=float, default=15.0, metavar="S", help="wait for the task's app (default 15)")
         option("--from-home", action="store_true", help="begin on the home screen; by default in the task's app")
@@ -55,6 +58,10 @@ class AndroidLabCommand(EvalCommand):
         option("--kind", choices=("operation", "query_detect"), default="", help="only tasks of this kind")
 
     def settings(self, args: argparse.Namespace, given: Sequence[str]) -> Sequence[str]:
+        if args.protocol == MOBILERL:
+            args.from_home = True
+        if args.rounds is None:
+            args.rounds = ROUNDS if args.protocol else LAB_ROUNDS
         _check(args)
         return given
 
@@ -78,7 +85,8 @@ class AndroidLabCommand(EvalCommand):
             rounds=args.rounds,
             settings=LabSettings(args.interval, not args.from_home, args.launch_wait),
             snapshot=args.snapshot,
-            max_invalid=recipe.agent.max_invalid,
+            max_invalid=1 if args.protocol else recipe.agent.max_invalid,
+            protocol_of=args.protocol or "",
         )
         answers = AnswerJudge(args.judge_url, args.judge_model) if args.judge_url else None
         judges, devices = Judges(checkout, args.judge_python), ", ".join(args.serial)
@@ -117,7 +125,7 @@ def _in_mode(recipe: Recipe, mode: str) -> Recipe:
     agent = recipe.agent
     if mode == XML and agent.screen_style == "none":
         raise ConfigError("--mode xml shows no images: set --agent.screen_style mobilerl or marks for a text")
-    if mode == XML and agent.format not in (None, "mobilerl"):
+    if mode == XML and agent.format not in (None, "mobilerl", "mobilerl-9b"):
         raise ConfigError(f"--mode xml shows no images, and {agent.format} has no text: use --mode screenshot")
     if mode == SCREENSHOT and agent.screenshots == 0:
         raise ConfigError("--mode screenshot needs images: set --agent.screenshots to 1 or more, or use --mode xml")

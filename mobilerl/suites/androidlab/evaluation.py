@@ -53,6 +53,8 @@ class Plan:
     settings: LabSettings = LabSettings()
     snapshot: str = ""
     max_invalid: int = 3
+    protocol_of: str = ""
+    """Whose evaluation this is; "" for AndroidLab's."""
     skipped: tuple[Skipped, ...] = ()
     """Selected tasks that cannot be judged."""
 
@@ -87,6 +89,7 @@ def protocol_of(
         "deadline_s": plan.episode.deadline_s,
         "max_invalid": plan.max_invalid,
         "retries": RETRIES,
+        **({"protocol": plan.protocol_of} if plan.protocol_of else {}),
         **(answers.protocol() if answers else {"judge.model": None}),
         **policy.protocol,
     }

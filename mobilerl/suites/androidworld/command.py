@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mobilerl.config import AndroidWorldSuiteSection, ConfigError, Recipe, validate
 from mobilerl.envs.androidworld.tasks import EVAL_SEED, FACTS
 from mobilerl.eval.policies import real_phone_policy
-from mobilerl.suites.command import EvalCommand, Results
+from mobilerl.policy.context import make_context
+from mobilerl.suites.command import MOBILERL, MOST_EQUAL, ROUNDS, EvalCommand, Results, add_protocol
 from mobilerl.system.terminal import header, say
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class AndroidWorldCommand(EvalCommand):
         option("--instances", type=int, default=1, metavar="N", help="per task (default 1)")
         said = "of the whole suite (default 1); published are means of 3"
         option("--runs", type=int, default=1, metavar="N", help=said)
+        add_protocol(parser)
         option("--step-cap", type=int, metavar="N", help="upper limit on every step budget")
         option("--retries", type=int, default=3, metavar="N", help="of an episode that failed (default 3)")
         option("--boot-wait", type=float, default=900.0, metavar="S", help="seconds to wait for a server (default 900)")
@@ -65,9 +67,13 @@ class AndroidWorldCommand(EvalCommand):
         other = {
             "templates": args.template,
             "max_invalid": recipe.agent.max_invalid,
+            "most_equal": make_context(recipe.agent).most_equal,
             "boot_wait_s": args.boot_wait,
             "commit": args.androidworld_commit,
         }
+        if args.protocol == MOBILERL:
+            other |= {"protocol_of": MOBILERL, "max_invalid": 1, "most_equal": MOST_EQUAL}
+            same["step_cap"] = ROUNDS if args.step_cap is None else args.step_cap
         plan = validate(Plan, same | other, "command line")
         policy = real_phone_policy(recipe, args.agent, args.model, args.model_name, args.temperature, plan.seed)
         devices = ", ".join(args.server)

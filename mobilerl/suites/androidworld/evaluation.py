@@ -44,6 +44,10 @@ class Plan(Section):
     templates: tuple[str, ...] = ()
     step_cap: Positive | None = None
     max_invalid: Count = 3
+    most_equal: Positive | None = None
+    """As in `EpisodeSettings`."""
+    protocol_of: str = ""
+    """Whose evaluation this is, whose agent's state counts after an invalid response, too; "" for AndroidWorld's."""
     retries: Count = 3
     boot_wait_s: Weight = BOOT_WAIT_S
     commit: str | None = None
@@ -87,7 +91,15 @@ class Plan(Section):
             "retries": self.retries,
             "screens_and_actions": "adb" if over_adb else "http",
             "start": "home screen",
+            **({"equal_actions": f"{self.most_equal} in a row finish an episode"} if self.most_equal else {}),
+            **({"protocol": self.protocol_of, "invalid_response": "finishes an episode"} if self.protocol_of else {}),
         }
+
+    @property
+    def episode(self) -> EpisodeSettings:
+        return EpisodeSettings(
+            self.max_invalid, DEADLINE_S, most_equal=self.most_equal, finishes_invalid=bool(self.protocol_of)
+        )
 
 
 def evaluate(servers: Servers, plan: Plan, policy: EvalPolicy, out: Path, say: Say = print) -> dict[str, Any]:
@@ -163,9 +175,8 @@ class _Run:
                     ended_of, steps = f"{total - self._left}/{total}", len(trajectory.steps)
                     self.say(f"{ended_of} {group.task.template}: {trajectory.reward:g} in {steps} steps")
 
-                episode = EpisodeSettings(plan.max_invalid, DEADLINE_S)
                 play = partial(
-                    run_tasks, devices, self.policy, tasks, SUITE, episode, record_group, retries=plan.retries
+                    run_tasks, devices, self.policy, tasks, SUITE, plan.episode, record_group, retries=plan.retries
                 )
                 await play(done=lambda task: key_of(task) in done)
             finally:

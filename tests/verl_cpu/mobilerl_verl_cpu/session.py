@@ -27,6 +27,7 @@ from mobilerl.engines.verl.worker import PolicyEngine
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.inference.engine_policy import StreamPolicy
 from mobilerl.records import Completion, MicroBatch, TrainingSample
+from mobilerl.records.batches import keep_batches, read_batches
 from mobilerl.records.engine import EngineError, Request, Sampling, SkippedStep
 from mobilerl.suites.phone.training import make_phones
 from mobilerl.training.checkpoint import load_engine
@@ -90,14 +91,21 @@ def samples_of(rows: Sequence[TrainingSample], reference: Sequence[tuple[float, 
     ]
 
 
-def iteration(verl: VerlEngine, local: LocalEngine, requests: Sequence[Request], recipe: Recipe) -> dict[str, Any]:
-    """Samples, scores, updates both engines and publishes; asks for more while the weights are being learned."""
+def iteration(
+    verl: VerlEngine, local: LocalEngine, requests: Sequence[Request], recipe: Recipe, folder: Path
+) -> dict[str, Any]:
+    """Samples, scores, updates both engines from one file of mini-batches, and publishes.
+
+    Asks for more while the weights are being learned.
+    """
     done = verl.generate(requests)
     rows = rows_of(done, requests)
     logprobs = verl.logprobs(rows)
     anchored = recipe.algorithm.loss.kl_coef > 0
     reference = verl.logprobs(rows, reference=True) if anchored else None
     batch = samples_of(rows, reference)
+    list(keep_batches(folder, verl.version, [batch], keep=1))
+    [batch] = read_batches(folder / "batches" / f"iter-{verl.version:06d}")
     objective = with_rollout_gap(clipped(recipe.algorithm.loss))
     early = [verl.submit(r) for r in requests]  # the GPUs are the learner's since `logprobs`
     measured = {
@@ -217,7 +225,7 @@ def beside_the_local_engine(model: str | Path, folder: str | Path, *settings: st
             ),
         )
         requests = [ask(verl, *screen) for screen in screens(recipe)]
-        steps = [iteration(verl, local, requests, recipe) for _ in range(2)]
+        steps = [iteration(verl, local, requests, recipe, folder.with_suffix(".kept")) for _ in range(2)]
         result: dict[str, Any] = {"steps": steps}
         if not engine.lora_rank:  # rounded weights would hide what episodes are to show
             result["played"] = asyncio.run(played(verl, recipe))
