@@ -38,9 +38,9 @@ class Chromium:
 
     async def open(self) -> None:
         """Raises InfraError when there is no Chromium that starts."""
-        self._address = await self._gate.start()
-        self._playwright = await async_playwright().start()
         try:
+            self._address = await self._gate.start()
+            self._playwright = await async_playwright().start()
             await self._running()
         except BaseException:
             await self.close()
