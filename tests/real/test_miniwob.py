@@ -33,6 +33,12 @@ SEEDS = int(os.environ.get("MOBILERL_MINIWOB_SEEDS", "4"))
 WIDTH, HEIGHT = 160, 210
 """Of a task, in CSS pixels."""
 MOST_MISTAKES = 3
+WATCH = """() => {
+  const note = (event) => { window.tapped = [event.clientX, event.clientY]; };
+  window.tapped = null;
+  addEventListener('mousedown', note, {capture: true, once: true});
+}"""
+"""Notes where the next tap becomes a click, in CSS pixels."""
 TASKS = """
     click-test click-test-2 click-test-transfer click-button click-link click-button-sequence click-checkboxes
     click-checkboxes-large click-option click-tab click-tab-2 click-tab-2-easy click-tab-2-medium click-tab-2-hard
@@ -59,8 +65,11 @@ async def play(env: MiniWoBEnv, name: str, seed: int) -> tuple[list[list], float
             actions.append(["type", action.text])
         else:
             assert isinstance(action, Tap)
+            await env.page.run(WATCH)
             actions.append(["tap", action.x * WIDTH / COORD_MAX, action.y * HEIGHT / COORD_MAX])
         result = await env.step(action)
+        if isinstance(action, Tap):  # which goes to a target near it, as on a phone; a mouse does not
+            actions[-1][1:] = await env.page.run("() => window.tapped") or actions[-1][1:]
         observation, done = result.observation, result.done
     return actions, await env.score()
 
