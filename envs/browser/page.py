@@ -6,19 +6,20 @@ import asyncio
 import base64
 import json
 from collections.abc import Collection, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
-from playwright.async_api import BrowserContext, CDPSession, Dialog, Error
+from playwright.async_api import BrowserContext, CDPSession, Error
 from playwright.async_api import Page as Tab
 
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
 from mobilerl.envs.browser.scripts import CLICKED, PICKER, PREPARE_FIELD, SETTLE, VIEWPORT
-from mobilerl.envs.browser.tree import ARGUMENTS, to_xml
+from mobilerl.envs.browser.snapshot import ARGUMENTS
+from mobilerl.envs.browser.tab import WatchedTab, first_line
+from mobilerl.envs.browser.tree import to_xml
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
 from mobilerl.envs.live_device import NO_FIELD
 
-T = TypeVar("T")
 CLICK_MS, SETTLE_MS = 300, 2000
 """The longest time from a tap to its click, which some taps do not have, and until a page is used that does not come to
 rest."""
@@ -29,68 +30,20 @@ NAVIGATED = "navigat"
 """Part of Chromium's message when the page was replaced while a script ran in it."""
 
 
-class Page:
+class Page(WatchedTab):
     """Every method raises InfraError if the page or its browser does not answer as a working one does.
 
     What happens in a page beside the actions (dialogs, new windows) is in `events`, which `act` empties.
     """
 
     def __init__(self, web: Web, context: BrowserContext, tab: Tab, session: CDPSession, timeout_s: float) -> None:
-        self.web, self._context, self._tab, self._session = web, context, tab, session
-        self._timeout_s = timeout_s
+        super().__init__(context, tab, timeout_s)
+        self.web, self._session = web, session
         self._first = 0
         """Place of the first page of the episode in the history, behind which there is nothing to go back to."""
         self._cleared = 0
         self._shown: tuple[float, float] = (web.width, web.height)
         """Width and height in CSS pixels of the part of the page that is on the screen."""
-        self.events: list[str] = []
-        self._gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Resolved with the reason when the page has crashed or was closed."""
-        tab.on("crash", lambda _: self._lose("the page has crashed"))
-        tab.on("close", lambda _: self._lose("the page was closed"))
-        tab.on("dialog", self._dismiss)
-        context.on("page", self._close_window)
-
-    @property
-    def gone(self) -> str:
-        """Why the page is lost, or ""."""
-        return self._gone.result() if self._gone.done() else ""
-
-    def _lose(self, reason: str) -> None:
-        if not self._gone.done():
-            self._gone.set_result(reason)
-
-    async def _dismiss(self, dialog: Dialog) -> None:
-        self.events.append(f"a dialog was dismissed: {dialog.message[:200]}")
-        await self._quietly(dialog.dismiss())
-
-    async def _close_window(self, window: Tab) -> None:
-        if window != self._tab:
-            self.events.append("a new window was closed")
-            await self._quietly(window.close())
-
-    async def _quietly(self, work: Coroutine[Any, Any, object]) -> None:
-        """For what has failed if the page is gone, which `_do` will find."""
-        try:
-            await work
-        except Error as error:
-            self._lose(_first_line(error))
-
-    async def _do(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
-        """The result of a call of Playwright. Other errors than Chromium's mean that this code is wrong."""
-        seconds = self._timeout_s if seconds is None else seconds
-        task = asyncio.ensure_future(work)
-        ends: set[asyncio.Future[Any]] = {task, self._gone}
-        try:
-            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise InfraError(self.gone or f"the page does not answer within {seconds:g} s")
-        except Error as error:
-            raise InfraError(self.gone or _first_line(error)) from None
-        finally:
-            if not task.done():
-                task.cancel()
 
     async def send(self, method: str, **arguments: Any) -> dict[str, Any]:
         """A command of the Chrome DevTools Protocol."""
@@ -143,7 +96,7 @@ class Page:
             async with asyncio.timeout(self._timeout_s):
                 await self._context.close()
         except (Error, TimeoutError) as error:
-            raise InfraError(f"the page cannot be closed: {_first_line(error)}") from None
+            raise InfraError(f"the page cannot be closed: {first_line(error)}") from None
 
     # --- observations ------------------------------------------------------------------------------------------
 
@@ -246,7 +199,3 @@ async def _together(waiting: Coroutine[Any, Any, object], acting: Coroutine[Any,
 
 def _between(start: tuple[float, float], end: tuple[float, float], part: float) -> tuple[float, float]:
     return start[0] + part * (end[0] - start[0]), start[1] + part * (end[1] - start[1])
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

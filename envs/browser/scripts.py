@@ -7,7 +7,7 @@ async (limitMs) => {
   watch.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
   const frame = () => new Promise((resume) => {
     requestAnimationFrame(() => setTimeout(resume));
-    setTimeout(resume, 250);
+    setTimeout(resume, 1000);  // a page that is busy draws none for long
   });
   const moves = () => document.getAnimations().some(
     (a) => a.playState === 'running' && a.effect && Number.isFinite(a.effect.getComputedTiming().endTime));

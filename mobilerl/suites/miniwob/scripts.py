@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from itertools import product
 
 from mobilerl.envs.base import Action, Swipe, Tap, Type
@@ -13,7 +13,21 @@ from mobilerl.policy.screen import Element, Screen
 Moves = Generator[Action, Screen, Screen]
 """Actions, each answered with the screen after it. The result is the last screen."""
 Script = Generator[Action, Screen, None]
+MakeScript = Callable[[str, Screen], Script]
+"""Makes the script of an episode from its goal and first screen."""
 MOST_SWIPES = 12
+SCRIPTS: dict[str, MakeScript] = {}
+"""Scripts by the name of the task."""
+
+
+def solves(*tasks: str) -> Callable[[MakeScript], MakeScript]:
+    """Registers a script for tasks."""
+
+    def register(script: MakeScript) -> MakeScript:
+        SCRIPTS.update(dict.fromkeys(tasks, script))
+        return script
+
+    return register
 
 
 def quoted(goal: str) -> list[str]:
@@ -92,3 +106,8 @@ def swipe_up(screen: Screen) -> Swipe:
     lists = [e for e in screen.elements if "scroll" in e.actions]
     x, y = lists[0].centre if lists else (499, 499)
     return swipe_from(x, y, "up", "short", screen.width, screen.height)
+
+
+def submit(screen: Screen, name: str = "Submit") -> Moves:
+    screen = yield from scroll_to(screen, name)
+    return (yield from press(screen, name))
