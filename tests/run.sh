@@ -112,6 +112,8 @@ elif [[ $mode == fast ]]; then
     tests=("${quick[@]}")
 else
     install_program chromium "the viewer's browser tests are skipped" chromium chromium-browser google-chrome
+    install_program chromium-headless-shell "the tests of pages are skipped, or use chromium" chromium-headless-shell
+    once miniwob --no-deps miniwob==1.1.0
     install_program docker.io "the tests of containers are skipped" dockerd
     install_program mksh "the phone's shell is not compared with mksh" mksh
     install_program toybox "the phone's shell is not compared with mksh" toybox
