@@ -37,13 +37,8 @@ class Claim:
             # systemd-tmpfiles, which removes old files, leaves the files of a locked folder alone.
             fcntl.flock(_open_folder(folder, opened), fcntl.LOCK_SH)
             file = opened.enter_context(open(folder / quote(name, safe="")[-LONGEST_NAME:], "a+", encoding="utf-8"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise self.refusal(f"{name} is in use by {_holder(file)}: {fix}") from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()} ({self.user})\n")
-            file.flush()
+            if holder := take_lock(file, f" ({self.user})"):
+                raise self.refusal(f"{name} is in use by {holder}: {fix}")
             self._held.enter_context(opened.pop_all())
             self._names.add(name)
 
@@ -56,6 +51,19 @@ class Claim:
     def release(self) -> None:
         self._names.clear()
         self._held.close()
+
+
+def take_lock(file: TextIO, what: str = "") -> str:
+    """Locks a file, and writes this process and `what` it does into it. Returns its holder if there is one already."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        return file.read(1000).strip() or "another process"
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}{what}\n")
+    file.flush()
+    return ""
 
 
 def run_name(folder: Path | None) -> str:
@@ -76,8 +84,3 @@ def _open_folder(folder: Path, opened: ExitStack) -> int:
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     opened.callback(os.close, number)
     return number
-
-
-def _holder(file: TextIO) -> str:
-    file.seek(0)
-    return file.read(1000).strip() or "another process"

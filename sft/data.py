@@ -54,7 +54,7 @@ class SftData:
             torch.manual_seed(self.recipe.train.seed)
             temporary = self.run_dir / ".init.tmp"
             shutil.rmtree(temporary, ignore_errors=True)
-            tiny.create(temporary, self.texts, self.recipe.tiny.hidden)
+            tiny.create(temporary, self.texts)
             put_folder(temporary, path)
         return path
 

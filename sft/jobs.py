@@ -66,6 +66,7 @@ def read_job(folder: Path) -> TrainingJob:
     """The job that a folder belongs to."""
     fields = json.loads((folder / JOB).read_bytes())
     del fields["ranks"]
+    fields.pop("max_skipped_steps", None)  # of jobs that an earlier version began
     return TrainingJob(**fields)
 
 
@@ -76,4 +77,4 @@ def read_ranks(folder: Path) -> int:
 
 def _learned(job: TrainingJob) -> TrainingJob:
     """The job without the settings that do not change what is learned."""
-    return replace(job, micro_batch_size=0, gradient_checkpointing=False, checkpoint_every=0, max_skipped_steps=0)
+    return replace(job, micro_batch_size=0, gradient_checkpointing=False, checkpoint_every=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mobilerl.config import Recipe
 from mobilerl.config.claims import check_claim, claim, left_by_a_run
-from mobilerl.config.reading import held
+from mobilerl.config.reading import lock_run_dir
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.policy.context import make_context
@@ -123,7 +123,7 @@ class SftRun(StageTrainer):
 
     def _stage2_samples(self, number: int, base: Path, codec: Codec) -> Iterator[Sample]:
         experts, recorded = self.data.expert_steps, self.data.read_recorded(2)
-        for step, thought in reasoned(self.recipe, number, base, self.context, experts, recorded):
+        for step, thought in reasoned(self.recipe, number, self.run_dir, base, self.context, experts, recorded):
             yield encode(step, self.context, codec, thought)
 
 
@@ -162,7 +162,7 @@ def run(recipe: Recipe, run_dir: Path, stages: Sequence[int] = STAGES) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
-    with held(run_dir):
+    with lock_run_dir(run_dir):
         return _run(recipe, run_dir, stages)
 
 

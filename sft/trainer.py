@@ -16,7 +16,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from mobilerl.engines.finite import FirstNonFinite
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, load_model
+from mobilerl.models.loading import add_lora, freeze_vision, load_model
 from mobilerl.sft.batches import IGNORE, Collator, LengthBatches, RankBatches, collate, with_placeholder
 from mobilerl.sft.callbacks import KEPT, CheckpointCallback, SkipCallback, checkpoint_at, restore_counter, saved_steps
 from mobilerl.sft.sample_files import image_counts, lengths_of
@@ -43,6 +43,7 @@ class TrainingJob:
     seed: int = 0
     max_pixels: int | None = None
     lora_rank: int = 0
+    freeze_vision: bool = False
     micro_batch_size: int = 0
     """Samples per forward pass on a rank; 0 means the rank's whole share of a batch."""
     gradient_checkpointing: bool = False
@@ -53,9 +54,6 @@ class TrainingJob:
     checkpoint_every: int = 0
     """Interval in steps, rounded up to a multiple of `log_every`, at which the training is saved to be resumed; 0 for
     never."""
-    max_skipped_steps: int = 3
-    """Steps in a row whose gradient is not finite, after which the training ends. DeepSpeed cannot skip a step: with it
-    the first one does."""
 
 
 def trainable_model(job: TrainingJob) -> torch.nn.Module:
@@ -69,6 +67,8 @@ def trainable_model(job: TrainingJob) -> torch.nn.Module:
     if job.lora_rank and not hasattr(model, "peft_config"):
         torch.manual_seed(job.seed)
         model = add_lora(model, job.lora_rank)
+    if job.freeze_vision and not hasattr(model, "peft_config"):
+        freeze_vision(model)
     return model
 
 
@@ -205,7 +205,7 @@ def train(
     make: Collator = partial(collate, model=model, codec=codec)
     if ranks > 1 or batches.accumulation > 1:
         make = with_placeholder(make, samples, image_counts(samples))
-    counter = StepCounter(job.max_skipped_steps, OBJECTIVE)
+    counter = StepCounter(OBJECTIVE)
     trainer = SftTrainer(
         model=model,
         args=args,

@@ -16,6 +16,7 @@ from mobilerl.sft.callbacks import LogCallback
 from mobilerl.sft.checks import deepspeed_file
 from mobilerl.sft.distributed import Cluster, fit
 from mobilerl.sft.jobs import TRAINER, begin, job_folder, remove_jobs, store_samples
+from mobilerl.sft.proposal_log import read_proposal_metrics
 from mobilerl.sft.sample_files import SampleFile
 from mobilerl.sft.samples import Sample
 from mobilerl.sft.trainer import TrainingJob, train
@@ -71,11 +72,11 @@ class StageTrainer:
             seed=self.seed,
             max_pixels=codec.max_pixels,
             lora_rank=self.recipe.engine.lora_rank,
+            freeze_vision=self.recipe.engine.freeze_vision,
             micro_batch_size=settings.micro_batch_size,
             gradient_checkpointing=self.recipe.engine.gradient_checkpointing,
             deepspeed=str(deepspeed_file(settings.deepspeed)) if settings.deepspeed else "",
             checkpoint_every=settings.checkpoint_every,
-            max_skipped_steps=self.recipe.train.max_skipped_steps,
         )
         began = time.monotonic()
         temporary = self.run_dir / f".{name}.tmp"
@@ -96,10 +97,12 @@ class StageTrainer:
         with Tracker(self.run_dir, self.recipe.tracking) as tracker, progress_bar(f"{name}: steps", done) as show:
             first = self.steps_done()
             tracker.truncate_after(first + done)
+            of_proposals = {} if done else read_proposal_metrics(self.run_dir, name)
 
             def log(step: int, max_steps: int, loss: float, learning_rate: float, skipped: int) -> None:
                 row = {"iteration": first + step, "stage": name, "sft/loss": loss, "sft/learning_rate": learning_rate}
-                tracker.log(row | {"sft/skipped_steps": skipped})
+                tracker.log(row | {"sft/skipped_steps": skipped} | of_proposals)
+                of_proposals.clear()
                 show(step, max_steps, f"loss {loss:.3f}" + (f", {skipped} skipped steps" if skipped else ""))
 
             if settings.processes:

@@ -64,8 +64,11 @@ until docker exec "$container" python3 -m avd.health >/dev/null 2>&1; do
     sleep 2
 done
 docker exec "$container" python3 -m avd.bake /tmp/bake || fail "nothing was kept: see above"
+mapfile -t cpu < <(docker exec "$container" python3 -m avd.cpu)
 docker stop -t 30 "$container" >/dev/null
 code=$(docker inspect -f '{{.State.ExitCode}}' "$container")
 [[ $code == 0 ]] || fail "the emulator did not end in order (exit code $code): nothing was kept"
-docker commit "$container" "$image" >/dev/null
+# `mobilerl fleet check` compares the CPU with that of a fleet's host.
+docker commit --change 'LABEL mobilerl.snapshot=default_boot' --change "LABEL mobilerl.cpu.model=\"${cpu[0]:-}\"" \
+    --change "LABEL mobilerl.cpu.flags=\"${cpu[1]:-}\"" "$container" "$image" >/dev/null
 echo "baked $image"

@@ -45,7 +45,7 @@ class Shot:
         phone.settings["system"]["user_rotation"] = "1" if self.size[0] > self.size[1] else "0"
         phone.display.size_override = (2 * min(self.size), 2 * max(self.size))
         phone.display.density_override = 320
-        phone.changed()
+        phone.invalidate()
         if self.app:
             phone.launch(phone.app(self.app).package)
         for step in self.steps:
@@ -56,7 +56,7 @@ class Shot:
 def take(phone: Phone, step: Step) -> None:
     if callable(step):
         step(phone)
-        phone.changed()
+        phone.invalidate()
         return
     nodes = list(phone.tree().window.walk())
     if isinstance(step, int):

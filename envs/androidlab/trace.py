@@ -40,9 +40,6 @@ class TraceWriter:
     def __init__(self, folder: Path, task_id: str, instruction: str) -> None:
         self.folder, self._task_id, self._instruction = folder, task_id, instruction
         self._line: dict[str, Any] = {}
-        self._action: dict[str, Any] = {}
-        self.repeated = 0
-        """How often the last action has been taken in a row."""
         if folder.exists():
             shutil.rmtree(folder)
         for part in ("Screen", "xml"):
@@ -66,18 +63,16 @@ class TraceWriter:
         if command:
             self._line["command"] = command
 
-    def record_action(self, action: Action, apps: dict[str, str]) -> None:
-        """Records the action taken on the last screen. `apps` maps names to packages."""
-        width, height = self._line["window"]
-        before, self._action = self._action, parsed_action(action, width, height, apps)
-        self.repeated = self.repeated + 1 if self._action == before else 1
-        line = self._line | {"parsed_action": self._action}
+    def record_action(self, parsed: dict[str, Any]) -> None:
+        """Records the action taken on the last screen, in AndroidLab's format."""
+        line = self._line | {"parsed_action": parsed}
         with open(self.folder / TRACE, "a", encoding="ascii") as f:
             f.write(json.dumps(line) + "\n")
 
 
 def parsed_action(action: Action, width: int, height: int, apps: dict[str, str]) -> dict[str, Any]:
-    """An action in AndroidLab's format, with points in pixels of a `width` x `height` screen."""
+    """An action in AndroidLab's format, with points in pixels of a `width` x `height` screen. `apps` maps names to
+    packages."""
 
     def point(x: int, y: int) -> list[int]:
         return [x * width // COORD_MAX, y * height // COORD_MAX]

@@ -152,11 +152,7 @@ async def open_server(
         if left is not None:
             with contextlib.suppress(ServerFault):  # a server that was restarted may not have that instance
                 await client.tear_down(*left)
-        await client.reinitialize(suite.combinations, suite.seed)
-        _check_version(client, await client.task_list())
-        goals = {
-            (name, index): await client.goal(name, index) for name in suite.names for index in range(suite.combinations)
-        }
+        goals = await _read_goals(client, suite)
         await access.connect()
         if isinstance(access, AdbAccess):
             await _check_pair(client, access)
@@ -166,6 +162,24 @@ async def open_server(
     except BaseException:
         await client.close()
         raise
+
+
+async def read_goals(url: str, suite: Suite) -> Goals:
+    """Goals of the instances of another suite, which takes the place of the server's. Raises StartupError."""
+    client = AndroidWorldClient(url)
+    try:
+        return await _read_goals(client, suite)
+    except InfraError as fault:
+        raise StartupError(f"{fault}; {_fix(fault)}") from fault
+    finally:
+        await client.close()
+
+
+async def _read_goals(client: AndroidWorldClient, suite: Suite) -> Goals:
+    await client.reinitialize(suite.combinations, suite.seed)
+    _check_version(client, await client.task_list())
+    instances = [(name, index) for name in suite.names for index in range(suite.combinations)]
+    return {(name, index): await client.goal(name, index) for name, index in instances}
 
 
 def make_access(address: Address, client: AndroidWorldClient) -> Access:

@@ -20,6 +20,9 @@ EVAL_SEED = 30
 """The seed of AndroidWorld's own runner and of MobileRL's evaluation."""
 EVAL_SEEDS = frozenset({EVAL_SEED, 42})
 """Seeds reserved for testing: published numbers use 30, and the server's own default is 42."""
+TRAINING_SEED = 1000
+DEVELOPMENT_SEED = 31
+"""Seed of the instances for evaluation during training (`eval.every`)."""
 WALL_CLOCK_GOALS = frozenset({"MarkorCreateFolder"})
 """Tasks whose goal contains the time at which the suite was made, which differs between servers and restarts."""
 SENTINELS = ("ContactsAddContact", "MarkorCreateNote", "OsmAndMarker", "RetroCreatePlaylist", "SimpleSmsSend")
@@ -80,12 +83,6 @@ def make_task(
     )
 
 
-def check_training_seed(seed: int) -> None:
-    """Raises ValueError for a seed that is reserved for evaluation."""
-    if seed in EVAL_SEEDS:
-        raise ValueError(f"leak: AndroidWorld's seed {seed} is reserved for testing; train with another, such as 1000")
-
-
 def trainable(names: Iterable[str] = (), free_reward: bool = False) -> list[str]:
     """The sorted names (default: all) that can be trained on. With `free_reward`, including those free by design.
 
@@ -98,7 +95,7 @@ def trainable(names: Iterable[str] = (), free_reward: bool = False) -> list[str]
     if not left:
         raise ValueError(
             "tasks.templates: none of these can be trained on: their goals hold the server's clock, or their reward is "
-            "free (suite.free_reward = true trains on these)"
+            "free (a judge could give it: judge.reward = true)"
         )
     return sorted(left)
 

@@ -107,7 +107,7 @@ def _check_folder(folder: Path, setting: str) -> str:
     if missing := ({CA} if there <= {CA} else {CA, CERTIFICATE, KEY}) - there:
         raise ValueError(
             f"{setting}: the folder {folder} has no {' and no '.join(sorted(missing))}: correct it, or create them as "
-            "docs/guides/avd-fleet.md says"
+            "docs/devices.md says"
         )
     return str(folder)
 

@@ -34,6 +34,8 @@ PHONE_PIDS, EMULATOR_PIDS = 512, 4096
 """Limit of processes and threads in a container."""
 NETWORK = "mobilerl-devices"
 """Network of all containers. They cannot reach each other on it, and are reached only through published ports."""
+ADB_PORTS = (5555, 5556)
+"""Ports of adb in a container: an emulator's and the embedded phone's, and that of AndroidWorld's image."""
 SEPARATE = "com.docker.network.bridge.enable_icc"
 
 
@@ -47,9 +49,10 @@ class ContainerSettings:
     """Engines: addresses as `docker -H` takes them, and names of Docker contexts. "" means what `docker` uses."""
     tls: str = ""
     """Folder of certificates for engines on TCP, or of such folders by host name."""
-    adb_port: int = 5555
     console_port: int = 0
     """0 if there is no console."""
+    env_has_console: bool = False
+    """Whether environments get the console too."""
     http_port: int = 0
     """Port of the task server in the container; 0 if there is none."""
     publish: str = "127.0.0.1"
@@ -134,14 +137,13 @@ class Engine:
             raise InfraError(f"fleet.kvm is on, but this machine has no /dev/kvm; {fix}")
 
     def _check_ports(self, image: Mapping[str, Any]) -> None:
-        """Checks the ports that the image declares, if any: with a wrong port the boot would never end."""
+        """Reads the ports that the image declares, if any: with a wrong port the boot would never end."""
         declared = {int(name.partition("/")[0]) for name in image["Config"].get("ExposedPorts") or {}}
-        s = self.settings
-        for what, port in (("fleet.adb_port", s.adb_port), ("the port of AndroidWorld's server", s.http_port)):
+        self.adb_port = next((port for port in ADB_PORTS if port in declared), ADB_PORTS[0])
+        for what, port in (("adb", self.adb_port), ("AndroidWorld's server", self.settings.http_port)):
             if port and declared and port not in declared:
-                raise InfraError(
-                    f"the image {s.image!r} has ports {', '.join(map(str, sorted(declared)))}, but {what} is {port}"
-                )
+                said = f"the image {self.settings.image!r} has ports {', '.join(map(str, sorted(declared)))}"
+                raise InfraError(f"{said}, but {what} needs {port}: EXPOSE it")
 
     def _network(self) -> str:
         """The id of `NETWORK`, which is created if it does not exist."""
@@ -158,7 +160,7 @@ class Engine:
         """Starts a container with the privileges a device needs; an emulator with KVM keeps the default
         capabilities."""
         s = self.settings
-        exposed = [p for p in (s.adb_port, s.console_port, s.http_port) if p]
+        exposed = [p for p in (self.adb_port, s.console_port, s.http_port) if p]
         labels = {LABEL: s.fleet, OWNER: owner, PLACE: str(place)}
         return self._ask_docker(
             lambda: self.client.containers.run(
@@ -184,7 +186,7 @@ class Engine:
         self._ask_docker(container.reload)
         found = (container.attrs["NetworkSettings"]["Ports"] or {}).items()
         bound = {int(name.partition("/")[0]): int(hosts[0]["HostPort"]) for name, hosts in found if hosts}
-        if self.settings.adb_port not in bound:
+        if adb_port_of(bound) is None:
             raise self._stop_error(container)
         return bound
 
@@ -242,7 +244,8 @@ class Engine:
     def _describe(self, container: Container) -> Listed:
         state, labels = container.attrs["State"], container.labels
         health = state.get("Health", {}).get("Status", "")
-        bound = (container.attrs["NetworkSettings"]["Ports"] or {}).get(f"{self.settings.adb_port}/tcp")
+        found = container.attrs["NetworkSettings"]["Ports"] or {}
+        bound = next((found[f"{port}/tcp"] for port in ADB_PORTS if found.get(f"{port}/tcp")), None)
         place = labels.get(PLACE, "")
         broken = "" if place.isdecimal() else f" (broken label {PLACE}={place!r:.40})"
         return Listed(
@@ -277,6 +280,11 @@ class Engine:
         except _faults() as error:
             where = self.host or "this machine's Docker engine"
             raise InfraError(f"{where}: {_reason(error)[:300]}") from None
+
+
+def adb_port_of(ports: Mapping[int, int]) -> int | None:
+    """The host's port of a container's adb, of its published ports; None if adb's is not among them."""
+    return next((ports[port] for port in ADB_PORTS if port in ports), None)
 
 
 def _remove(container: Container) -> None:

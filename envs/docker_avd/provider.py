@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mobilerl.envs.base import Health, InfraError, MobileEnv
 from mobilerl.envs.claims import Claim
 from mobilerl.envs.console import Console
-from mobilerl.envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed
+from mobilerl.envs.docker_avd.engine import OWNER, PLACE, ContainerSettings, Engine, Listed, adb_port_of
 from mobilerl.envs.docker_avd.owner import DETACHED, this_process
 from mobilerl.envs.pool.adb import BOOT_POLL_S, AdbDevice, AdbServer, Reset
 
@@ -23,8 +23,9 @@ class DockerProvider:
     """Implements `mobilerl.envs.pool.Provider`: one container for each place, on the engines in turn.
 
     For a pool with only a part of the fleet, `numbers` gives its places their numbers in the whole fleet. `make_env`
-    gets the device id, the transport and, with `settings.http_port`, the address of the server as `url`. `claim` takes
-    the fleet's name on every engine while the provider is open.
+    gets the device id, the transport, with `settings.http_port` the address of the server as `url`, and with
+    `settings.env_has_console` the emulator's `console`. `claim` takes the fleet's name on every engine while the
+    provider is open.
     """
 
     replaces = True
@@ -155,9 +156,10 @@ class ContainerDevice(AdbDevice):
     ) -> None:
         settings = provider.settings
         console = Console(engine.address, ports[settings.console_port]) if settings.console_port else None
-        transport = provider.adb.transport(f"{engine.address}:{ports[settings.adb_port]}")
+        transport = provider.adb.transport(f"{engine.address}:{adb_port_of(ports)}")
         self.http = f"http://{engine.address}:{ports[settings.http_port]}" if settings.http_port else ""
-        make_env = partial(provider.make_env, url=self.http) if self.http else provider.make_env
+        given = {"url": self.http} if self.http else {"console": console} if settings.env_has_console else {}
+        make_env = partial(provider.make_env, **given)
         super().__init__(device_id, transport, make_env, provider.reset, console)
         self.engine, self.container = engine, container
 

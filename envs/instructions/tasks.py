@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -19,10 +21,11 @@ Line = Annotated[str, Field(min_length=1)]
 """A command line for the device's shell."""
 PATTERNS = {"id": "a name of letters, digits, _, - and .", "app": "a package, such as com.android.settings"}
 """What the fields with a pattern may be, in words."""
+HEADER = re.compile(r"\s*\[\[\s*task\s*\]\]")
 
 
-class Instruction(BaseModel):
-    """An instruction for the agent, how to prepare the device for it, and how to check the result."""
+class BareInstruction(BaseModel):
+    """An instruction for the agent."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,6 +34,13 @@ class Instruction(BaseModel):
     """Name of its group and metrics; by default its number in the file."""
     split: Literal["train", "test"] = "train"
     """`test` tasks are used only for evaluation (`eval.every`)."""
+    app: str = ""
+    max_steps: Annotated[int, Field(ge=1)] = 20
+
+
+class Instruction(BareInstruction):
+    """How to prepare the device for an instruction, and how to check the result."""
+
     reset: tuple[Line, ...] = ()
     """Commands run before the episode, in this order. Each must succeed."""
     app: Annotated[str, Field(pattern=r"^$|^[A-Za-z]\w*(\.[A-Za-z]\w*)+$")] = ""
@@ -41,7 +51,6 @@ class Instruction(BaseModel):
     """Commands that must all succeed (exit code 0) once the agent has declared the task done."""
     answer: str = ""
     """Text that the agent's answer must contain, ignoring case."""
-    max_steps: Annotated[int, Field(ge=1)] = 20
 
     @model_validator(mode="after")
     def _start_needs_app(self) -> Instruction:
@@ -54,20 +63,28 @@ class Instruction(BaseModel):
         return bool(self.check or self.answer)
 
 
-class InstructionFile(BaseModel):
+T = TypeVar("T", bound=BareInstruction)
+
+
+class InstructionFile(BaseModel, Generic[T]):
     """`apps` maps names under the icons to packages, for the action that opens an app by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     apps: Mapping[str, str] = {}
-    task: tuple[Instruction, ...] = ()
+    task: tuple[T, ...] = ()
 
 
-def read(path: str | Path) -> InstructionFile:
+def read(path: str | Path) -> InstructionFile[Instruction]:
     """Reads a TOML file with `[[task]]` and `[apps]`, or a JSONL file of tasks. Raises ValueError for bad content."""
-    path = Path(path)
+    return read_as(Instruction, path)
+
+
+def read_as(kind: type[T], path: str | Path, check: Callable[[T], None] = lambda task: None) -> InstructionFile[T]:
+    """As `read`, with tasks of a `kind`. A ValueError of `check` is raised with the place in the file."""
+    path, make = Path(path), partial(_instruction, kind, check)
     try:
-        found = _jsonl(path) if path.suffix == ".jsonl" else _toml(path)
+        found = _jsonl(path, make) if path.suffix == ".jsonl" else _toml(path, make)
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not found.task:
@@ -78,41 +95,50 @@ def read(path: str | Path) -> InstructionFile:
     return found
 
 
-def _toml(path: Path) -> InstructionFile:
+def _toml(path: Path, make: Callable[[Any, int, str], T]) -> InstructionFile[T]:
+    text = read_text(path)
     try:
-        content = tomllib.loads(read_text(path))
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
     raw = content.get("task", [])
     tasks = raw if isinstance(raw, list) else [raw]
-    made = tuple(_instruction(task, number, f"{path}, task {number}") for number, task in enumerate(tasks, 1))
+    places = [f"{path}, task {number}" for number in range(1, 1 + len(tasks))]
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if HEADER.match(line)]
+    if len(lines) == len(tasks):
+        places = [f"{path}, line {line}, task {number}" for number, line in enumerate(lines, 1)]
+    made = tuple(make(task, number, places[number - 1]) for number, task in enumerate(tasks, 1))
     try:
         return InstructionFile(**{**content, "task": made})
     except ValidationError as error:
         raise ValueError(f"{path}: {_describe_error(error, InstructionFile)}") from None
 
 
-def _jsonl(path: Path) -> InstructionFile:
-    def tasks() -> Iterator[Instruction]:
+def _jsonl(path: Path, make: Callable[[Any, int, str], T]) -> InstructionFile[T]:
+    def tasks() -> Iterator[T]:
         for number, line in enumerate(read_text(path).splitlines(), 1):
             where = f"{path}, line {number}"
             if not line.strip():
                 continue
             try:
-                yield _instruction(json.loads(line), number, where)
+                yield make(json.loads(line), number, where)
             except json.JSONDecodeError as error:
                 raise ValueError(f"{where}: {error}") from None
 
     return InstructionFile(task=tuple(tasks()))
 
 
-def _instruction(content: Any, number: int, where: str) -> Instruction:
+def _instruction(kind: type[T], check: Callable[[T], None], content: Any, number: int, where: str) -> T:
     if not isinstance(content, Mapping):
         raise ValueError(f"{where}: a task is a table of fields, not {content!r}")
     try:
-        return Instruction(**{"id": str(number), **content})
+        made = kind(**{"id": str(number), **content})
+        check(made)
     except ValidationError as error:
-        raise ValueError(f"{where}: {_describe_error(error, Instruction)}") from None
+        raise ValueError(f"{where}: {_describe_error(error, kind)}") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return made
 
 
 def _describe_error(error: ValidationError, kind: type[BaseModel]) -> str:

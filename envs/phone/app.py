@@ -299,5 +299,5 @@ class Host(System, ABC):
         """Takes the pop-up off the screen."""
 
     @abstractmethod
-    def changed(self) -> None:
+    def invalidate(self) -> None:
         """State was changed from outside (by the shell): the screen is laid out again."""

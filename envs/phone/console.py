@@ -146,7 +146,7 @@ class Console:
         messages = self.phone.app("Messages")
         assert messages is not None
         messages.insert("messages", address=number, body=text, type=RECEIVED, read=0)
-        self.phone.changed()
+        self.phone.invalidate()
         return ""
 
 
@@ -165,4 +165,4 @@ def restore_snapshot(phone: Phone, state: State) -> None:
     for package, values in state["apps"].items():
         for name, value in values.items():
             setattr(phone.apps[package], name, value)
-    phone.changed()
+    phone.invalidate()

@@ -52,7 +52,7 @@ class Phone(Host):
     def set_time(self, now: datetime) -> None:
         """Sets the device's clock, as `date` does."""
         self._clock = now - timedelta(seconds=self.inputs)
-        self.changed()
+        self.invalidate()
 
     def set_location(self, longitude: float, latitude: float) -> None:
         self.location = longitude, latitude
@@ -60,7 +60,7 @@ class Phone(Host):
     def turn(self) -> None:
         """Turns the phone by a quarter, counterclockwise."""
         self.held = (self.held + 1) % 4
-        self.changed()
+        self.invalidate()
 
     def reset(
         self, seed: int, popup_rate: float = 0.0, generated: Sequence[int] = (), languages: Sequence[str] = ("en",)
@@ -91,9 +91,9 @@ class Phone(Host):
         for app in self.apps.values():
             app.stack, app.snack = [], ""
         self._go_home()
-        self.changed()
+        self.invalidate()
 
-    def changed(self) -> None:
+    def invalidate(self) -> None:
         self._tree = None
 
     def tree(self) -> Tree:

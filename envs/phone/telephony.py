@@ -35,7 +35,7 @@ def dial(phone: Host, number: str) -> None:
 def answer(phone: Host) -> None:
     if phone.call is not None:
         phone.call.state = OFFHOOK
-        phone.changed()
+        phone.invalidate()
 
 
 def hang_up(phone: Host) -> None:

@@ -42,7 +42,7 @@ class AdaGRPO(GroupAlgorithm):
                 settings.learn_failed_steps,
             )
         self._shaped_rewards: dict[str, float] = {}
-        self.objective = clipped(settings.loss, unclipped_replay=replay.ratio == "unclipped")
+        self.objective = clipped(settings.loss)
 
     def group_advantages(self, group: Group) -> list[StepAdvantages]:
         """Gives every step its trajectory's advantage, plus `step_weight` times GiGPO's step advantage."""

@@ -1,7 +1,8 @@
 """The command `mobilerl`, which runs a subcommand and turns expected errors into a message and an exit code.
 
-Exit codes: 0 done; 1 if `doctor` found something missing, a device of `fleet up` did not start, or `eval androidworld`
-lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 if the reader closed the output.
+Exit codes: 0 done; 1 if `doctor` or `fleet check` found something missing, a device of `fleet up` did not start, or
+`eval androidworld` lost all its servers; 2 bad input; 130 stopped by Ctrl-C; 143 by SIGTERM; 141 if the reader closed
+the output.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from mobilerl import __version__
 from mobilerl.cli import (
     bench,
     completion,
+    convert,
     demo,
     doctor,
     evaluate,
     fleet,
+    import_mobile3m,
+    import_model,
     pages,
     phone,
     push,
@@ -49,13 +53,16 @@ COMMANDS = (
     *(
         demo,
         whole_run,
+        convert,
         sft,
         train,
         pages,
+        import_mobile3m,
         evaluate,
         phone,
         fleet,
         view,
+        import_model,
         push,
         replay,
         doctor,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mobilerl.config.flags import add_flags
 
-FOLDER_SETTINGS = ("--model", "--algorithm.offline.trajectories", "--algorithm.curriculum.history")
+FOLDER_SETTINGS = ("--model", "--algorithm.offline.trajectories")
 NUMBERS = ("{int", "{float", "{str")
 """Prefixes of the placeholders of optional settings that are not choices."""
 

@@ -44,12 +44,11 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     if args.extras:
         print(",".join(extras_of(recipe)))
         return 0
-    found = list(examine(recipe, args.run_dir))
-    _print(found)
-    return 1 if any(check.state == "failed" for check in found) else 0
+    return show(list(examine(recipe, args.run_dir)), "the recipe")
 
 
-def _print(found: Sequence[Check]) -> None:
+def show(found: Sequence[Check], what: str) -> int:
+    """Prints the checks and whether `what` can run here. Returns 1 if one has failed."""
     console = make_console()
     table = Table.grid(Column(no_wrap=True), Column(no_wrap=True), Column(overflow="fold"), padding=(0, 2, 0, 0))
     for check in found:
@@ -59,8 +58,7 @@ def _print(found: Sequence[Check]) -> None:
     console.print(table)
     counts = {state: sum(check.state == state for check in found) for state in ("failed", "warning")}
     if counts["failed"]:
-        console.print(
-            f"[red]{counts['failed']} failed[/], {counts['warning']} warnings: the recipe cannot run here yet"
-        )
+        console.print(f"[red]{counts['failed']} failed[/], {counts['warning']} warnings: {what} cannot run here yet")
     else:
-        console.print(f"the recipe can run here ({counts['warning']} warnings)")
+        console.print(f"{what} can run here ({counts['warning']} warnings)")
+    return int(counts["failed"] > 0)

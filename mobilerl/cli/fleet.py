@@ -1,18 +1,24 @@
-"""`mobilerl fleet`: starts, lists and removes devices in containers that stay up between runs."""
+"""`mobilerl fleet`: starts, lists and removes devices in containers that stay up between runs, and checks for them."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from mobilerl.cli.doctor import show
 from mobilerl.cli.options import add_config
 from mobilerl.config import ConfigError, Recipe, load_recipe
+from mobilerl.doctor.check import Check, broken
 from mobilerl.envs.base import InfraError
 from mobilerl.envs.claims import Claim
+from mobilerl.envs.device import Device
+from mobilerl.envs.live_device import png_size
 from mobilerl.suites.fleet import check_packages, docker_provider, engines, fleet_type
 from mobilerl.system.terminal import fit, make_console, make_table
 
@@ -30,10 +36,11 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
     )
     parser.add_argument(
         "what",
-        choices=("up", "status", "down"),
-        help="up: start fleet.count devices and leave them running; status: list every device; "
-        "down: remove the devices of fleet.name",
+        choices=("check", "up", "status", "down"),
+        help="check: what this machine lacks for the fleet, and boot one device; up: start fleet.count devices and "
+        "leave them running; status: list every device; down: remove the devices of fleet.name",
     )
+    parser.add_argument("--no-boot", action="store_true", help="check without booting a device")
     add_config(parser)
     parser.set_defaults(run=run, takes_settings=True)
 
@@ -42,8 +49,45 @@ def run(args: argparse.Namespace, settings: Sequence[str]) -> int:
     recipe = load_recipe(args.config, settings, ["--fleet.type", "docker"], command="fleet")
     if not fleet_type(recipe.fleet).starts_containers:
         raise ConfigError('fleet: only containers can be started here; leave fleet.type = "docker"')
+    if args.what == "check":
+        return check(recipe, boot=not args.no_boot)
+    if args.no_boot:
+        raise ConfigError("--no-boot is for `mobilerl fleet check`")
     check_packages(recipe.fleet)
     return {"up": up, "status": status, "down": down}[args.what](recipe, make_console())
+
+
+def check(recipe: Recipe, boot: bool) -> int:
+    """Checks KVM, engines and adb and, if nothing has failed, boots a device. Returns 1 if anything has failed."""
+    from mobilerl.doctor.examine import devices
+
+    found = list(devices(recipe.fleet))
+    if boot and any(one.state == "failed" for one in found):
+        found.append(Check("boot", "not needed", "not tried before the above is fixed"))
+    elif boot:
+        found.append(asyncio.run(_check_boot(recipe)))
+    return show(found, "the fleet")
+
+
+async def _check_boot(recipe: Recipe) -> Check:
+    """Boots a device of a fleet of its own, reads its screen, and removes it."""
+    fleet = recipe.fleet.model_copy(update={"name": f"{recipe.fleet.name[:40]}-check-{os.getpid()}"})
+    provider, began = docker_provider(recipe.model_copy(update={"fleet": fleet})), time.monotonic()
+    try:
+        await provider.open()
+        try:
+            async with asyncio.timeout(fleet.boot_s):
+                device = await provider.create(0, 0)
+            seconds = time.monotonic() - began
+            width, height = png_size(await asyncio.to_thread(Device(device.transport).screenshot))
+            await device.destroy()
+        finally:
+            await provider.close()
+    except (InfraError, TimeoutError) as error:
+        fault = str(error) or f"it did not boot within {fleet.boot_s:g} s"
+        run = f"docker run --rm{' --device /dev/kvm' * fleet.kvm} {fleet.image}"
+        return broken("boot", True, fault, f"see what `{run}` says, or raise --fleet.boot_s")
+    return Check("boot", "ok", f"{seconds:.1f} s, a screen of {width}x{height}; removed again")
 
 
 def up(recipe: Recipe, console: Console) -> int:

@@ -12,7 +12,9 @@ from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.reading import load_recipe, read_saved, save_recipe, validate
 from mobilerl.config.recipe import Recipe
 from mobilerl.config.suite import (
+    AndroidLabSuiteSection,
     AndroidWorldSuiteSection,
+    FileSuite,
     GeneratedSuiteSection,
     InstructionsSuiteSection,
     MiniWoBSuiteSection,
@@ -24,6 +26,7 @@ from mobilerl.config.training import RolloutSection, SftSection, TasksSection, T
 
 __all__ = [
     "AgentSection",
+    "AndroidLabSuiteSection",
     "AndroidWorldSuiteSection",
     "AlgorithmSection",
     "ClippedLossSection",
@@ -33,6 +36,7 @@ __all__ = [
     "CurriculumSection",
     "DpoSection",
     "EngineSection",
+    "FileSuite",
     "FleetSection",
     "FormatName",
     "GeneratedSuiteSection",

@@ -7,7 +7,7 @@ from typing import Any
 
 from mobilerl.config.flags import ConfigError, quote
 from mobilerl.config.in_use import Tables, differing, info_of, is_read_by, value_of
-from mobilerl.config.marks import Resumable, shown
+from mobilerl.config.marks import Resumable, format_value
 from mobilerl.config.reading import CONFIG_FILE, read_saved, save_recipe
 from mobilerl.config.recipe import Recipe
 
@@ -33,7 +33,7 @@ def check_claim(recipe: Recipe, run_dir: Path, command: str, has_checkpoint: boo
         )
     if not left:
         return
-    changed = refused(read_saved(saved).model_dump(), recipe.model_dump(), command, has_checkpoint)
+    changed = find_conflicts(read_saved(saved).model_dump(), recipe.model_dump(), command, has_checkpoint)
     if changed:
         more = f"; {len(changed) - MOST_NAMED} more differ" if len(changed) > MOST_NAMED else ""
         raise ConfigError(
@@ -49,7 +49,7 @@ def claim(recipe: Recipe, run_dir: Path, command: str, has_checkpoint: bool = Fa
     save_recipe(recipe, run_dir / CONFIG_FILE)
 
 
-def refused(before: Tables, after: Tables, command: str, has_checkpoint: bool) -> list[str]:
+def find_conflicts(before: Tables, after: Tables, command: str, has_checkpoint: bool) -> list[str]:
     """The settings that differ and must not, each with both values."""
     changed = sorted(
         differing(before, after), key=lambda name: not name.endswith(".type")
@@ -68,4 +68,4 @@ def may_differ(name: str, under: Tables, command: str, has_checkpoint: bool) -> 
 
 
 def _short(value: Any) -> str:
-    return quote(shown(value))
+    return quote(format_value(value))

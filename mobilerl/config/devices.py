@@ -10,7 +10,7 @@ from mobilerl.config.marks import EVALUATIONS, NotWith, OnlyWith, UsedBy
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Variable
 
 DRAWN = OnlyWith({"fleet.type": ("embedded", "docker")})
-POPULATED = NotWith("suite.type", ("androidworld", "miniwob", "instructions"))
+POPULATED = NotWith("suite.type", ("androidworld", "androidlab", "miniwob", "instructions"))
 DOCKER, ADB = OnlyWith({"fleet.type": ("docker",)}), OnlyWith({"fleet.type": ("adb",)})
 FLEET = OnlyWith({"fleet.type": ("docker", "adb")})
 COUNTED = UsedBy(("train", "sft", "pages", "fleet", *EVALUATIONS))
@@ -22,10 +22,8 @@ class PhoneSection(Section):
     width: Annotated[int, Field(ge=180, le=2160), DRAWN] = 360
     """Screen width of an embedded phone, in pixels."""
     height: Annotated[int, Field(ge=360, le=4320), DRAWN] = 720
-    """Screen height of an embedded phone, in pixels."""
-    density: Annotated[int | None, Field(ge=72, le=1000), DRAWN] = None
-    """Density of an embedded phone's screen in dpi; null for 360 dp across a phone, and about 800 across a tablet,
-    which is a screen squarer than 1.65 to 1."""
+    """Screen height of an embedded phone, in pixels. Its density makes 360 dp of the width, and about 800 of that of a
+    tablet, which is a screen squarer than 1.65 to 1."""
     popup_rate: Annotated[Share, POPULATED] = 0.5
     """Probability that a pop-up interrupts an episode."""
     languages: Annotated[tuple[Literal["en", "de", "ar"], ...], POPULATED] = ("en",)
@@ -34,8 +32,8 @@ class PhoneSection(Section):
 
     @property
     def screen(self) -> str:
-        """Size and, if set, density of an embedded phone's screen, as in `1600x2560 at 240 dpi`."""
-        return f"{self.width}x{self.height}" + (f" at {self.density} dpi" if self.density else "")
+        """Size of an embedded phone's screen, as in `1600x2560`."""
+        return f"{self.width}x{self.height}"
 
     @field_validator("languages")
     @classmethod
@@ -56,9 +54,7 @@ class FleetSection(Section):
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"), DOCKER] = "mobilerl"
     """Name of the fleet, stored as a label of its containers."""
     image: Annotated[str, DOCKER] = "mobilerl-phone"
-    """Docker image of a device."""
-    adb_port: Annotated[Positive, DOCKER] = 5555
-    """adb port of the container (5556 for the image of docker/androidworld)."""
+    """Docker image of a device, whose adb has port 5555 or, as the image then declares, 5556."""
     hosts: Annotated[tuple[Url, ...], DOCKER] = ("",)
     """Docker engines, in the form of `docker -H` or as names of Docker contexts; "" for the one that `docker` uses."""
     tls: Annotated[str, DOCKER] = ""

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from mobilerl.config.marks import NotWith, OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import new_name
+from mobilerl.config.renamed import new_name, why_gone
 
 MOST_CHOICES = 8
 """Maximum number of choices shown as a flag's placeholder; longer lists are shown in its help."""
@@ -114,7 +114,7 @@ def _defaults(known: Mapping[str, Owners], name: str) -> str:
     """The default, or those of the members of a union if they differ: `0.95 for gigpo, 0.9 for distrl`."""
     types: dict[str, list[str]] = {}
     for section, info in known[name]:
-        types.setdefault(_shown(info.default), []).extend(_types(known, name, section))
+        types.setdefault(_format_default(info.default), []).extend(_types(known, name, section))
     if len(types) == 1 or name.endswith(".type"):
         return next(iter(types))
     return ", ".join(f"{default} for {' and '.join(names)}" for default, names in types.items())
@@ -129,7 +129,7 @@ def _types(known: Mapping[str, Owners], name: str, section: type[BaseModel]) -> 
     return [kind for owner in owners for kind in _types(known, parent, owner)]
 
 
-def _shown(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if default is None or isinstance(default, bool | tuple):
         return json.dumps(default, default=str)
     return f"{default:g}" if isinstance(default, float) else str(default)
@@ -187,6 +187,8 @@ def _unknown_flags(words: Sequence[str], known: Sequence[str]) -> list[str]:
                 mistakes.append(f"command line: {quote(flag)} belongs to no flag")
         elif new := new_name(flag.removeprefix("--")):
             mistakes.append(f"{flag} is called --{new} now")
+        elif gone := why_gone(flag.removeprefix("--")):
+            mistakes.append(f"{flag}: {gone}")
         elif inside := [option for option in known if option.startswith(f"{flag}.")]:
             mistakes.append(f"{flag}: this is a section, not a value; give one of its settings, such as {inside[0]}")
         else:

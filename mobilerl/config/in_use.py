@@ -9,14 +9,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from mobilerl.config.flags import members
-from mobilerl.config.marks import NotWith, OnlyWith, UsedBy, accepts, flag_value, shown
+from mobilerl.config.marks import NotWith, OnlyWith, UsedBy, accepts, flag_value, format_value
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
 
 Tables = Mapping[str, Any]
 """Values nested by section, such as the content of a recipe file."""
 
 
-def unused(given: Tables, under: Tables, command: str = "", as_flags: bool = False) -> dict[str, str]:
+def find_unused(given: Tables, under: Tables, command: str = "", as_flags: bool = False) -> dict[str, str]:
     """The settings in `given` that have no effect in the recipe `under`, by dotted name, with the reason and the fix.
 
     A value that switches something off (0, false, empty, null) asks for nothing, so it is not among them. `command` is
@@ -26,15 +26,15 @@ def unused(given: Tables, under: Tables, command: str = "", as_flags: bool = Fal
     return {name: why for name, why in reasons.items() if why}
 
 
-def without_unused(recipe: Recipe) -> dict[str, Any]:
+def drop_unused(recipe: Recipe) -> dict[str, Any]:
     """The recipe's settings, as JSON values nested by section, without those that it does not use."""
     tables = recipe.model_dump(mode="json")
 
-    def used(table: Tables, prefix: str = "") -> dict[str, Any]:
-        inner = {k: used(v, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in table.items()}
+    def keep_used(table: Tables, prefix: str = "") -> dict[str, Any]:
+        inner = {k: keep_used(v, f"{prefix}{k}.") if isinstance(v, Mapping) else v for k, v in table.items()}
         return {k: v for k, v in inner.items() if v != {} and (isinstance(v, Mapping) or not _why(prefix + k, tables))}
 
-    return used(tables)
+    return keep_used(tables)
 
 
 def is_read_by(name: str, under: Tables, command: str) -> bool:
@@ -153,4 +153,4 @@ def reason(mark: OnlyWith, value: Any, as_flag: bool) -> str:
     switch, values = next(iter(mark.any_of.items()))
     it = "it" if len(mark.any_of) == 1 else switch
     fix = f"add --{switch} {flag_value(values[0]) if values else 'VALUE'}" if as_flag else "set it as well"
-    return f"{mark} ({it} is {shown(value)}); {fix}, or leave this out"
+    return f"{mark} ({it} is {format_value(value)}); {fix}, or leave this out"

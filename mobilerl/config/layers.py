@@ -33,7 +33,7 @@ class RunTable:
 
 def read_layers(path: Path | str) -> Layers:
     """Settings of a recipe and of the recipes that it extends, by file. The table [run] is among them."""
-    return dict(reversed([*_extended(path)]))
+    return dict(reversed([*_read_extended(path)]))
 
 
 def take_run_table(files: Layers) -> RunTable:
@@ -51,7 +51,7 @@ def take_run_table(files: Layers) -> RunTable:
     return RunTable(**together)
 
 
-def _extended(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read_extended(path: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
     """A recipe's file and settings, then those of the recipe that it extends, and so on."""
     seen: list[Path] = []
     while True:

@@ -65,7 +65,7 @@ def accepts(values: tuple[Any, ...], value: Any) -> bool:
     return value in values if values else bool(value)
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value in a message: `false`, `'sim'` or `['a']`."""
     if value is None or isinstance(value, bool):
         return flag_value(value)

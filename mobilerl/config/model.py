@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -72,19 +72,13 @@ class AgentSection(Section):
         return self
 
 
-class TinySection(Section):
-    """The tiny model that is created when no checkpoint is given."""
-
-    hidden: Positive = 128
-    """Hidden size of the language model, a multiple of 32."""
-
-
 class EngineSection(Section):
     """The engine, which holds the weights, trains them, and samples from them."""
 
-    type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "pages"))] = "local"
+    type: Annotated[Literal["local", "vllm", "verl"], UsedBy(("train", "sft", "pages"))] = "local"
     """Engine: `local` is one process on a CPU or one GPU, `vllm` is that process and vLLM, which samples and receives
-    the weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]."""
+    the weights after every update, `verl` uses Ray, FSDP and vLLM on the GPUs of [cluster]. SFT only samples with it,
+    where the policy proposes reasoning: with vLLM if it is `vllm`, else in its own process."""
     micro_batch_tokens: Annotated[Positive | Literal["auto"], RESUMABLE] = 4096
     """Maximum number of tokens in a micro-batch, counted as if its samples were padded to the longest. "auto" takes
     what fits into a GPU's memory, by what the first micro-batch needs; not with engine.type = "verl"."""
@@ -94,10 +88,11 @@ class EngineSection(Section):
     """Recompute activations in the backward pass, for much less memory but slower updates."""
     lora_rank: Count = 64
     """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
+    freeze_vision: bool = False
+    """Keep the vision tower as it is, with its projection into the language model, in SFT and in RL; with `lora_rank`
+    above 0 it always is."""
     threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
     """Number of CPU threads; 0 for all cores."""
-    generate_threads: Annotated[Count, LEARNS_HERE, RESUMABLE] = 0
-    """Number of CPU threads for sampling; 0 for `threads`."""
 
     @model_validator(mode="after")
     def _verl_needs_a_number(self) -> EngineSection:
@@ -120,8 +115,8 @@ class VllmSection(Section):
     """Maximum prompt length in tokens, including image tokens; a longer prompt is an error."""
     max_sequences: Annotated[Positive, RESUMABLE] = 16
     """Maximum number of sequences that each copy of the model generates at once."""
-    timeout_s: Annotated[Rate, RESUMABLE] = 600.0
-    """Time limit of a start, a weight update or a request, in seconds, after which the run ends."""
+    timeout_s: ClassVar[float] = 1800.0
+    """Time limit of a start, a weight update or a request, in seconds, after which the run ends; not a setting."""
     overrides: Annotated[tuple[str, ...], VLLM, RESUMABLE] = ()
     """Further engine arguments of vLLM as name=value; they take precedence over all others."""
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mobilerl.config.marks import OnlyWith
-from mobilerl.config.types import Positive, Rate, Section
+from mobilerl.config.marks import ANY, OnlyWith
+from mobilerl.config.types import Count, Positive, Rate, Section
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-DPO = OnlyWith({"dpo.enabled": (True,)})
+DPO = OnlyWith({"dpo.epochs": ANY})
 
 
 class PagesSection(Section):
@@ -20,8 +20,10 @@ class PagesSection(Section):
     """Folder of a stored page graph; empty to explore an embedded phone."""
     apps: Annotated[tuple[str, ...], OnlyWith({"pages.graph": ("",)})] = ()
     """Apps to explore; empty for all."""
-    walks: Positive = 1000
-    """Number of random walks per app for navigation tasks, in addition to the shortest path to every page."""
+    flows: Count = 0
+    """Number of navigation flows per app, chosen by a hash; 0 for all. ReachAgent: about 1,150."""
+    test_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
+    """Fraction of pages whose navigation flows are held out, chosen by a hash of app and page. ReachAgent: 0.05."""
     reaching: bool = True
     """Train on page-reaching tasks (false: ReachAgent without reach)."""
     operation: bool = True
@@ -39,12 +41,10 @@ class PagesSection(Section):
 class DpoSection(Section):
     """Stage 2: DPO on preference pairs of single steps, sampled from the stage-1 policy."""
 
-    enabled: bool = True
-    """Run DPO (false: ReachAgent without DPO, which ends after stage 1)."""
     beta: Annotated[Rate, DPO] = 0.1
     """Strength of the penalty for deviating from stage 1 (DPO eq. 7). recipes/reachagent.toml: 0.5."""
-    epochs: Annotated[Positive, DPO] = 2
-    """Epochs over the pairs (ReachAgent)."""
+    epochs: Count = 2
+    """Epochs over the pairs (ReachAgent: 2); with 0, training ends after stage 1 (ReachAgent without DPO)."""
     batch_size: Annotated[Positive | None, DPO] = None
     """Pairs per optimizer step; null for `sft.batch_size` (ReachAgent: 1, and 4 in stage 1)."""
     learning_rate: Annotated[Rate, DPO] = 1e-5

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +13,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mobilerl.config.flags import NULL, ConfigError, Owners, parse_flags, quote, read_flags, settings_of, suggestion
-from mobilerl.config.in_use import reason, unused, without_unused
+from mobilerl.config.in_use import drop_unused, find_unused, reason
 from mobilerl.config.layers import Layers, overlay, read_layers, replace_values, take_run_table
 from mobilerl.config.marks import OnlyWith
 from mobilerl.config.recipe import Recipe, recipe_with_plugins
-from mobilerl.config.renamed import modern_tables, new_name
+from mobilerl.config.renamed import modern_tables, new_name, why_gone
+from mobilerl.envs.claims import take_lock
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.redaction import without_users
 
@@ -54,14 +52,14 @@ def load_recipe(
         for own in layers.values():
             data = overlay(data, own)
         file, own = next(reversed(layers.items()))
-        mistakes += [f"{file}: {name}: {why}" for name, why in unused(own, _alone(data)).items()]
+        mistakes += [f"{file}: {name}: {why}" for name, why in find_unused(own, _alone(data)).items()]
         files |= layers
     try:
         recipe = Recipe(**_merge(_merge(data, parse_flags(defaults)[0]), flags))
     except ValidationError as error:
         mistakes += _explain(error, Recipe, files or {"command line": {}}, flags)
     else:
-        ineffective = unused(flags, recipe.model_dump(), command, as_flags=True)
+        ineffective = find_unused(flags, recipe.model_dump(), command, as_flags=True)
         mistakes += [f"--{name}: {why}" for name, why in ineffective.items()]
     if mistakes:
         raise ConfigError(*mistakes)
@@ -91,7 +89,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 def to_toml(recipe: Recipe) -> str:
     """The resolved recipe as TOML, without settings that it does not use. `load_recipe` reads it back."""
-    return tomli_w.dumps(replace_values(without_unused(recipe), None, NULL))
+    return tomli_w.dumps(replace_values(drop_unused(recipe), None, NULL))
 
 
 def read_saved(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -101,7 +99,8 @@ def read_saved(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     flags = read_flags(overrides)
     try:
-        return recipe_with_plugins()(**_merge(modern_tables(json.loads(path.read_bytes())), flags))
+        kind = recipe_with_plugins()
+        return kind(**_merge(modern_tables(json.loads(path.read_bytes()), settings_of([kind])), flags))
     except ValidationError as error:
         mistakes = _explain(error, Recipe, {str(path): {}})
         if any(mistake["type"] == "extra_forbidden" for mistake in error.errors()):
@@ -114,7 +113,7 @@ def read_saved(path: Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 @contextmanager
-def held(run_dir: Path) -> Iterator[None]:
+def lock_run_dir(run_dir: Path) -> Iterator[None]:
     """Locks a run directory against other processes, also on other nodes; a kill releases the lock.
 
     Raises ConfigError if another process holds it. A directory that was made for the lock and stayed empty is removed.
@@ -123,17 +122,8 @@ def held(run_dir: Path) -> Iterator[None]:
     run_dir.mkdir(parents=True, exist_ok=True)
     path = run_dir / LOCK_FILE
     with open(path, "a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise ConfigError(
-                f"{run_dir} is in use by {lock.read(100).strip() or 'another process'}: "
-                "wait until it ends, or choose another --run-dir"
-            ) from None
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        lock.flush()
+        if holder := take_lock(lock):
+            raise ConfigError(f"{run_dir} is in use by {holder}: wait until it ends, or choose another --run-dir")
         try:
             yield
         finally:
@@ -213,6 +203,8 @@ def _what(mistake: ErrorDetails, name: str, known: Mapping[str, Owners], as_flag
             return f"it is called {new} now"
         if mark := _types_with(name, known):
             return reason(mark, mistake["loc"][next(iter(mark.any_of)).count(".")], as_flag)
+        if gone := why_gone(name):
+            return gone
         parent, _, last = name.rpartition(".")
         beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == parent]
         return f"there is no such setting{suggestion(last, beside)}"

@@ -13,8 +13,8 @@ from mobilerl.config.algorithms import OWN as ALGORITHMS
 from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm, algorithm_sections
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
-from mobilerl.config.marks import EVAL_PLUGIN, RESUMABLE, NotWith, OnlyWith, Resumable, UsedBy
-from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, TinySection, VllmSection
+from mobilerl.config.marks import EVAL_PLUGIN, RESUMABLE, OnlyWith, Resumable, UsedBy
+from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.suite import OWN as SUITES
 from mobilerl.config.suite import PhoneSuiteSection, SuiteSection, suite_sections
@@ -44,13 +44,12 @@ class Recipe(Section):
     model: Annotated[str, Resumable(from_checkpoint=True)] = ""
     """Checkpoint folder or ORG/NAME on the Hugging Face Hub to start from; empty to make a tiny model. In a recipe,
     a folder next to its file takes precedence."""
-    tiny: Annotated[TinySection, UsedBy(("sft",)), OnlyWith({"model": ("",)})] = TinySection()
     suite: SuiteSection = PhoneSuiteSection()
     phone: PhoneSection = PhoneSection()
     fleet: Annotated[FleetSection, FLEET, RESUMABLE] = FleetSection()
     agent: AgentSection = AgentSection()
     engine: EngineSection = EngineSection()
-    vllm: Annotated[VllmSection, ENGINES, VLLM] = VllmSection()
+    vllm: Annotated[VllmSection, TRAININGS, VLLM] = VllmSection()
     cluster: Annotated[ClusterSection, ENGINES, VERL, RESUMABLE] = ClusterSection()
     sft: Annotated[SftSection, SFT] = SftSection()
     pages: Annotated[PagesSection, PAGES] = PagesSection()
@@ -60,12 +59,12 @@ class Recipe(Section):
     algorithm: Annotated[AnyAlgorithm, TRAIN] = AdaGRPOSection()
     """Algorithm, chosen by its `type`; the settings of all algorithms are listed."""
     train: TrainSection = TrainSection()
-    eval: Annotated[EvalSection, TRAIN, NotWith("suite.type", ("androidworld",)), RESUMABLE] = EvalSection()
+    eval: Annotated[EvalSection, TRAIN, RESUMABLE] = EvalSection()
     judge: Annotated[JudgeSection, JUDGE] = JudgeSection()
     tracking: Annotated[TrackingSection, TRAININGS, RESUMABLE] = TrackingSection()
 
     @property
-    def plays_in_workers(self) -> bool:
+    def has_rollout_workers(self) -> bool:
         """Whether worker processes with copies of the model collect; vLLM serves many episodes without workers."""
         return self.rollout.workers > 0 and self.engine.type == "local"
 
@@ -85,7 +84,7 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _judge_is_shared(self) -> Recipe:
         asking = min(self.rollout.workers, self.fleet.count)
-        if self.judge.reward and self.plays_in_workers and asking > self.judge.concurrency:
+        if self.judge.reward and self.has_rollout_workers and asking > self.judge.concurrency:
             raise ValueError(f"each of rollout.workers asks the judge: set judge.concurrency to at least {asking}")
         return self
 

@@ -1,8 +1,8 @@
-"""Settings that had other names before: what they are called now, and the recipes of runs that have the old ones."""
+"""Settings that had other names, or that are gone: what to do now, and the recipes of runs that have them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -21,6 +21,26 @@ RENAMED = {
     "algorithm.loss.recompute_old": "algorithm.loss.recompute_old_logprobs",
 }
 """Old to new names, of settings or of whole sections."""
+REMOVED = {
+    "dpo.enabled": ((), "dpo.epochs = 0 runs no DPO"),
+    "engine.generate_threads": ((0, 1), "a tiny model samples with one CPU thread, others with engine.threads"),
+    "fleet.adb_port": ((5555, 5556), "the image says it: EXPOSE 5555, or 5556"),
+    "judge.api_key_env": (("OPENAI_API_KEY",), "the key is read from OPENAI_API_KEY"),
+    "judge.max_tokens": ((512, 4096), "a response of the judge may have 4096 tokens"),
+    "judge.timeout_s": ((120.0,), "a request to the judge may take 120 s"),
+    "judge.votes": ((1,), "one response decides"),
+    "pages.walks": ((1000,), "navigation tasks come from 1000 random walks in an app"),
+    "phone.density": ((None,), "it follows from phone.width and phone.height; `wm density` changes it on a phone"),
+    "rollout.max_retries": ((3,), "an episode is repeated three times after device failures"),
+    "suite.free_reward": ((False,), "tasks that are solved from the start teach nothing, and are left out"),
+    "suite.seed": ((1000,), "AndroidWorld's training tasks are those of seed 1000"),
+    "tiny": (({"hidden": 128},), "the hidden size of a tiny model is 128"),
+    "tracking.alerts": ((True, False), "wandb sends alerts if your account there asks for them"),
+    "tracking.trackio": ((False,), "use tracking.wandb or tracking.tensorboard"),
+    "train.max_skipped_steps": ((3,), "three skipped optimizer steps in a row end the training"),
+    "vllm.timeout_s": ((600.0, 1800.0), "vLLM's starts, updates and requests may take 1800 s"),
+}
+"""Settings that are gone: the values with which a saved run goes on as before, and what holds now."""
 SAMPLER, ENGINE, OWN_SAMPLER = "engine.inference", "engine.type", "verl"
 """The setting that once said how an engine samples, now a value of the second one; not for the engine named last."""
 
@@ -35,16 +55,32 @@ def new_name(name: str) -> str | None:
     return f"{RENAMED[section]}.{rest}" if dot and section in RENAMED else None
 
 
-def modern_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's saved recipe with the new names of settings, so that it can be resumed."""
+def why_gone(name: str) -> str | None:
+    """What holds instead of a setting of the dotted `name`, or of its section, that is gone; None for other names."""
+    gone = next((REMOVED[part] for part in (name, name.partition(".")[0]) if part in REMOVED), None)
+    return gone and f"it was removed, leave it out: {gone[1]}"
+
+
+def modern_tables(tables: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """A run's saved recipe with the new names of settings, so that it can be resumed.
+
+    A setting that is gone is left out if the run had the value that holds now. `known` are the settings that exist, as
+    a package's section may have one of the same name.
+    """
     modern = deepcopy(dict(tables))
     for old, new in RENAMED.items():
         _move(modern, old, new)
+    if isinstance(dpo := modern.get("dpo"), dict) and dpo.pop("enabled", True) is False:
+        dpo["epochs"] = 0
     engine = modern.get("engine")
     if isinstance(engine, dict) and "inference" in engine:
         sampler = engine.pop("inference")
         if engine.get("type") != OWN_SAMPLER:
             engine["type"] = sampler
+    for name in REMOVED.keys() - known:
+        table, last = _table(modern, name)
+        if last in table and table[last] in REMOVED[name][0]:
+            del table[last]
     return modern
 
 

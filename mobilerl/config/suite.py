@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import field_validator
-
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
-from mobilerl.config.types import Count, Positive, Section, type_of, union_of
+from mobilerl.config.types import Positive, Section, Weight, type_of, union_of
 from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
@@ -43,7 +41,8 @@ class PhoneSuiteSection(SuiteBase):
     task_suite = "sim"
     type: Literal["phone"] = "phone"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
 
 
 class GeneratedSuiteSection(SuiteBase):
@@ -53,7 +52,8 @@ class GeneratedSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.generated.command:GeneratedCommand"
     type: Literal["generated"] = "generated"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
     apps: Positive = 512
     """Number of apps to train on."""
 
@@ -65,24 +65,13 @@ class AndroidWorldSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.androidworld.command:AndroidWorldCommand"
     type: Literal["androidworld"] = "androidworld"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
     servers: Annotated[tuple[str, ...], RESUMABLE] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
-    seed: Count = 1000
-    """Seed of the task instances. 30 and 42 are reserved for testing."""
     step_cap: Positive | None = None
     """Upper limit of each task's step budget, which is ten times its complexity in AndroidWorld; null for none."""
-    free_reward: bool = False
-    """Also train on instances that give their reward before the agent has done anything."""
-
-    @field_validator("seed")
-    @classmethod
-    def _seed_is_for_training(cls, seed: int) -> int:
-        from mobilerl.envs.androidworld.tasks import check_training_seed
-
-        check_training_seed(seed)
-        return seed
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""
@@ -106,25 +95,61 @@ class AndroidWorldSuiteSection(SuiteBase):
             )
 
 
-class InstructionsSuiteSection(SuiteBase):
+class FileSuite(SuiteBase):
+    """Base class of the sections of suites whose tasks are in a file."""
+
+    file: Annotated[str, RESUMABLE] = ""
+    """File with the instructions, *.toml or *.jsonl."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError unless a file is given and collection runs in one process."""
+        if not self.file:
+            raise ValueError(f'suite.type = "{self.type}" needs suite.file, a *.toml or *.jsonl of instructions')
+        if workers:
+            raise ValueError(f'suite.type = "{self.type}" runs in one process: set rollout.workers = 0')
+
+
+class InstructionsSuiteSection(FileSuite):
     """Your own instructions, on your own app (docs/instructions.md)."""
 
     module = "mobilerl.suites.instructions.training"
     evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
     type: Literal["instructions"] = "instructions"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
-    file: Annotated[str, RESUMABLE] = ""
-    """File with the instructions, *.toml or *.jsonl."""
-    free_reward: bool = False
-    """Also train on tasks whose check succeeds before the agent has done anything."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
+
+
+class AndroidLabSuiteSection(FileSuite):
+    """Your own instructions in AndroidLab's apps, set up as its tasks are (docs/benchmarks.md)."""
+
+    module = "mobilerl.suites.androidlab.training"
+    evaluation = "mobilerl.suites.androidlab.command:AndroidLabCommand"
+    type: Literal["androidlab"] = "androidlab"
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
+    checkout: Annotated[str, RESUMABLE] = ""
+    """Your checkout of AndroidLab, for its table of apps and for its tasks, which are not trained on."""
+    snapshot: str = ""
+    """Snapshot that emulators (`emulator-5554`) load before every episode, such as `default_boot`; empty for none."""
+    from_home: bool = False
+    """Start at the home screen instead of in the task's app."""
+    interval_s: Weight = 3.0
+    """Pause after every action, in seconds."""
+    launch_wait_s: Weight = 15.0
+    """Wait for the task's app at the start, in seconds."""
 
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
-        """Raises ValueError unless a file is given and collection runs in one process."""
-        if not self.file:
-            raise ValueError('suite.type = "instructions" needs suite.file, a *.toml or *.jsonl of instructions')
-        if workers:
-            raise ValueError('suite.type = "instructions" runs in one process: set rollout.workers = 0')
+        """Raises ValueError without a file, a checkout, or a fleet of emulators."""
+        super().check(fleet, workers, deadline_s)
+        if not self.checkout:
+            raise ValueError(
+                'suite.type = "androidlab" needs suite.checkout, your checkout of github.com/THUDM/Android-Lab: its '
+                "tasks are held out from training"
+            )
+        if fleet.type == "embedded":
+            raise ValueError('AndroidLab\'s apps are not on embedded phones: set fleet.type = "adb" or "docker"')
 
 
 class MiniWoBSuiteSection(SuiteBase):
@@ -135,7 +160,8 @@ class MiniWoBSuiteSection(SuiteBase):
     fleets = ("browser",)
     type: Literal["miniwob"] = "miniwob"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `miniwob` for MiniWoB++, `instructions` for those of a file."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
     subset: Literal["all", "mobile", "scripted"] = "mobile"
     """Tasks to use without `tasks.templates`: `all` of the package, those of MobileMiniWoB++ (`mobile`), or those that
     the oracle solves (`scripted`)."""
@@ -149,6 +175,7 @@ OWN: dict[str, type[SuiteBase]] = {
     "phone": PhoneSuiteSection,
     "generated": GeneratedSuiteSection,
     "androidworld": AndroidWorldSuiteSection,
+    "androidlab": AndroidLabSuiteSection,
     "miniwob": MiniWoBSuiteSection,
     "instructions": InstructionsSuiteSection,
 }
@@ -171,9 +198,7 @@ SuiteSection = union_of(OWN, "phone")
 def check_androidworld_fleet(fleet: FleetSection) -> None:
     """Raises ValueError unless containers of this fleet can be AndroidWorld servers."""
     if fleet.image == FleetSection.model_fields["image"].default:
-        raise ValueError(
-            f"the image {fleet.image} has no AndroidWorld: set fleet.image and fleet.adb_port, as in docs/benchmarks.md"
-        )
+        raise ValueError(f"the image {fleet.image} has no AndroidWorld: set fleet.image, as in docs/benchmarks.md")
     if 0 < fleet.memory_mb < EMULATOR_MB:
         raise ValueError(f"fleet.memory_mb is {fleet.memory_mb}; an emulator needs {EMULATOR_MB}, and 4096 is better")
     if fleet.reset not in ("keep", "fresh"):

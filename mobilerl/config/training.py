@@ -16,10 +16,10 @@ TRAIN = UsedBy(("train",))
 class TasksSection(Section):
     """Training tasks: `per_template` instances of every training template."""
 
-    per_template: Annotated[Positive, NotWith("suite.type", ("instructions",))] = 20
+    per_template: Annotated[Positive, NotWith("suite.type", ("androidlab", "instructions"))] = 20
     """Number of instances per template, each with its own parameters."""
     templates: tuple[str, ...] = ()
-    """Templates to train on; empty for all of the training split."""
+    """Templates to train on, and to demonstrate in SFT; empty for all of the training split."""
 
 
 class RolloutSection(Section):
@@ -34,8 +34,6 @@ class RolloutSection(Section):
     `workers`, one iteration is collected while the previous one is learned from."""
     workers: Annotated[Count, TRAIN, OnlyWith({"engine.type": ("local",)}), RESUMABLE] = 0
     """Number of rollout workers, each on one CPU core with its share of the phones; 0 collects in the trainer."""
-    max_retries: Annotated[Count, RESUMABLE] = 3
-    """Maximum number of retries of an episode after device failures."""
     scorer: Annotated[str, Field(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = ""
     """`module:name` of your own code that computes rewards instead of the tasks' checks: a function of the trajectory
     and the last observation, or a class like `mobilerl.judge.scorer.Scorer` (docs/rewards.md)."""
@@ -50,9 +48,10 @@ class TrainSection(Section):
     """Time limit in minutes; null for no limit."""
     max_env_steps: Annotated[Positive | None, TRAIN, RESUMABLE] = None
     """Maximum number of environment steps; null for no limit."""
-    max_skipped_steps: Annotated[Positive, RESUMABLE] = 3
-    """Optimizer steps in a row that may be skipped because their gradient is not finite, also in SFT; the last of them
-    ends the training."""
+    max_k3: Annotated[Rate | Literal["auto"] | None, TRAIN, RESUMABLE] = "auto"
+    """Largest k3 (estimate of the KL divergence per token) between sampler and learner in the first mini-batch of an
+    iteration; above it the run ends, since they compute different policies. `auto` is 0.02 in bfloat16 and 1e-4 in
+    float32; null for no limit."""
     seed: int = 0
     """Random seed of tasks, sampling and mini-batches."""
     checkpoint_every: Annotated[Positive, RESUMABLE] = 10
@@ -80,13 +79,10 @@ class TrackingSection(Section):
     wandb: Literal["off", "offline", "online"] = "off"
     """Mirror metrics.jsonl to Weights & Biases; `offline` logs to the run directory. The environment variables
     WANDB_PROJECT and WANDB_NAME override the project `mobilerl` and the name of the run directory, and WANDB_MODE
-    (`offline` or `disabled`) this setting. If the server cannot be reached, the run logs offline."""
-    alerts: Annotated[bool, OnlyWith({"tracking.wandb": ("offline", "online")})] = False
-    """Send an alert through Weights & Biases when the run ends, fails, or skips optimizer steps."""
+    (`offline` or `disabled`) this setting. If the server cannot be reached, the run logs offline. W&B's alerts say that
+    the run ended, failed, or skipped optimizer steps."""
     tensorboard: bool = False
     """Mirror metrics.jsonl to TensorBoard event files."""
-    trackio: bool = False
-    """Mirror metrics.jsonl to Trackio's local database, which `trackio show --project mobilerl` displays."""
     prometheus_file: Annotated[str, Field(pattern=r"^$|\.prom$")] = ""
     """File, NAME.prom, for the newest metrics and the state of the run in Prometheus' text format, in the folder of
     node_exporter's textfile collector; empty for none (docs/cluster.md has alert rules)."""
@@ -95,8 +91,8 @@ class TrackingSection(Section):
 class SourceSection(Section):
     """A source of recorded demonstrations (docs/data.md)."""
 
-    format: Literal["androidcontrol", "aitw", "mobile3m", "trajectories"]
-    """Data format."""
+    format: Literal["androidcontrol", "aitw", "mobile3m", "trajectories", "jsonl"]
+    """Data format; `jsonl` is that of one's own recordings."""
     path: str
     """Folder or file with the recordings."""
     weight: Rate = 1.0
@@ -126,8 +122,10 @@ class SftSection(Section):
     """Rounds of stage 2: propose reasoning, keep what leads to the expert's action, and train on it."""
     stage2_epochs: Rate = 2.0
     """Epochs of each round of stage 2."""
-    candidates: Positive = 1
-    """Number of proposals per expert step."""
+    candidates: Positive = 8
+    """Number of proposals per expert's or recorded step and round, from a model; of templates there is one."""
+    proposer_concurrency: Annotated[Positive, RESUMABLE] = 64
+    """Maximum number of proposals that are asked for at once."""
     proposer_url: Annotated[Url, RESUMABLE] = ""
     """OpenAI-compatible endpoint of the first round's proposer; empty for built-in templates."""
     proposer_model: Annotated[str, OnlyWith({"sft.proposer_url": ANY})] = ""

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from mobilerl.config import Recipe
-from mobilerl.doctor import machine, packages, storage
+from mobilerl.config import FleetSection, Recipe
+from mobilerl.doctor import engines, machine, packages, storage
 from mobilerl.doctor.check import Check
 from mobilerl.engines.registry import engine_kind
 from mobilerl.suites.base import make_suite
@@ -16,7 +16,7 @@ from mobilerl.suites.fleet import fleet_type
 
 def examine(recipe: Recipe, run_dir: Path = Path("runs")) -> Iterator[Check]:
     """Runs all checks for a recipe, whose run will be in `run_dir`, in the order in which to fix problems."""
-    fleet, extras, kind = recipe.fleet, extras_of(recipe), fleet_type(recipe.fleet)
+    fleet, extras = recipe.fleet, extras_of(recipe)
     on_this_machine = not os.environ.get("RAY_ADDRESS")
     yield machine.python()
     yield from packages.check_packages(extras)
@@ -34,17 +34,20 @@ def examine(recipe: Recipe, run_dir: Path = Path("runs")) -> Iterator[Check]:
     if memory := machine.gpu_memory(recipe):
         yield memory
     yield from storage.disks(recipe, run_dir, on_hub)
-    yield machine.kvm(kind.starts_containers and fleet.kvm)
-    yield from machine.docker(fleet)
-    yield machine.adb(fleet)
+    yield from devices(fleet)
     yield machine.fonts()
 
 
-def extras_of(recipe: Recipe) -> tuple[str, ...]:
-    """Extras of the mobilerl package that the recipe needs, except `trackio`.
+def devices(fleet: FleetSection) -> Iterator[Check]:
+    """Checks what the devices of a fleet need: KVM, the container engines, adb."""
+    emulators = fleet_type(fleet).starts_containers and fleet.kvm
+    yield machine.kvm(emulators and any(not host for host in fleet.hosts))
+    yield from engines.docker(fleet)
+    yield machine.adb(fleet)
 
-    `trackio` needs an older Pillow than constraints.txt has, so the recipes' scripts cannot install it.
-    """
+
+def extras_of(recipe: Recipe) -> tuple[str, ...]:
+    """Extras of the mobilerl package that the recipe needs."""
     needed = {
         "local": True,
         engine_kind(recipe.engine).extra: True,

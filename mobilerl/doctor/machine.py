@@ -1,13 +1,12 @@
-"""Checks of the machine: Python, KVM, GPUs, container engines and phones."""
+"""Checks of the machine: Python, KVM, GPUs, phones and fonts."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,10 +20,12 @@ from mobilerl.suites.fleet import fleet_type
 
 MB = 2**20
 KVM = Path("/dev/kvm")
+CPU_INFO = Path("/proc/cpuinfo")
+CREATE_VM = 0xAE01
+"""Number of KVM's ioctl."""
 NVIDIA_SMI_S = 5.0
 TIMEOUT_S = 3
-"""Timeout of each request to a container engine or adb server, in seconds."""
-DOCKER_SOCKET = Path("/var/run/docker.sock")
+"""Timeout of each request to an adb server, in seconds."""
 
 
 def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
@@ -35,13 +36,32 @@ def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
     return broken("Python", True, f"{text}; 3.11, 3.12 or 3.13 is needed", fix)
 
 
-def kvm(needed: bool, device: Path = KVM) -> Check:
-    if not device.exists():
-        fix = "modprobe kvm_intel || modprobe kvm_amd; in a virtual machine, enable nested virtualization on its host"
-        return missing("KVM", needed, f"no {device}, which Android emulators need", fix)
-    if not os.access(device, os.R_OK | os.W_OK):
+def kvm(needed: bool, device: Path = KVM, cpu_info: Path = CPU_INFO) -> Check:
+    """Makes an empty virtual machine, as the emulator does; its descriptors are closed again."""
+    try:
+        with open(device, "rb+", buffering=0) as opened:
+            os.close(fcntl.ioctl(opened, CREATE_VM, 0))
+    except FileNotFoundError:
+        flags, detail = cpu_flags(cpu_info.read_text()), f"no {device}, which Android emulators need"
+        if flags & {"vmx", "svm"}:
+            return missing("KVM", needed, detail, "modprobe kvm_intel || modprobe kvm_amd")
+        if "hypervisor" in flags:
+            fix = "enable nested virtualization on this virtual machine's host, or use bare metal"
+            return missing("KVM", needed, f"{detail}, and no vmx or svm in this virtual machine's CPU", fix)
+        fix = "enable virtualization (VT-x, AMD-V) in the firmware"
+        return missing("KVM", needed, f"{detail}, and no vmx or svm in the CPU", fix)
+    except PermissionError:
         return broken("KVM", needed, f"no permission to use {device}", "usermod -aG kvm $USER, then log in again")
-    return Check("KVM", "ok", str(device))
+    except OSError as error:
+        detail = f"{device} makes no virtual machine: {error.strerror}"
+        return broken("KVM", needed, detail, "enable virtualization in the firmware, and stop other hypervisors")
+    return Check("KVM", "ok", f"{device} makes virtual machines")
+
+
+def cpu_flags(cpu_info: str) -> set[str]:
+    """The features of the first CPU in a text like /proc/cpuinfo."""
+    lines = (line.partition(":") for line in cpu_info.splitlines())
+    return next((set(flags.split()) for name, _, flags in lines if name.strip() in ("flags", "Features")), set())
 
 
 def gpus(needed: int, setting: str = "cluster.gpus_per_node", timeout_s: float = NVIDIA_SMI_S) -> Check:
@@ -86,45 +106,6 @@ def gpu_memory(recipe: Recipe) -> Check | None:
     if recipe.engine.type == "vllm":
         fix += ", --vllm.sleep true or a lower --vllm.gpu_memory"
     return broken("GPU memory", False, str(found), fix)
-
-
-def docker(fleet: FleetSection) -> Iterator[Check]:
-    """Checks the container engines of the fleet and whether they have the image of its devices."""
-    needed = fleet_type(fleet).starts_containers
-    for host in fleet.hosts:
-        if needed or host or os.environ.get("DOCKER_HOST") or DOCKER_SOCKET.exists():
-            yield from _engine(host, fleet, needed)
-        else:
-            yield missing("Docker", False, "no engine is running", "apt-get install -y docker.io")
-
-
-def _engine(host: str, fleet: FleetSection, needed: bool) -> Iterator[Check]:
-    name, image = f"Docker at {host}" if host else "Docker", fleet.image
-    try:
-        from mobilerl.envs.docker_avd.engine import connect
-    except ImportError:
-        yield missing(name, needed, "adbutils is not installed", "pip install 'mobilerl[docker]'")
-        return
-    try:
-        client = connect(host, fleet.tls, TIMEOUT_S)
-    except InfraError as error:
-        reason, _, fix = str(error).partition("; ")
-        yield broken(name, needed, reason, fix or "pip install 'mobilerl[docker]'")
-        return
-    from docker.errors import DockerException, ImageNotFound
-    from requests.exceptions import RequestException
-
-    with closing(client):
-        try:
-            yield Check(name, "ok", f"engine {client.version().get('Version', '?')}")
-            if needed:
-                client.images.get(image)
-                yield Check(f"{name}, image", "ok", image)
-        except ImageNotFound:
-            build = "bash docker/phone/build-local.sh" if image == "mobilerl-phone" else f"docker pull {image}"
-            yield missing(f"{name}, image", True, f"no image {image}", f"{build}; see docker/README.md")
-        except (DockerException, RequestException) as error:
-            yield broken(name, needed, f"the engine fails: {one_line(error)}", "systemctl restart docker")
 
 
 def adb(fleet: FleetSection) -> Check:

@@ -38,18 +38,26 @@ from mobilerl.engines.scoring import (
     with_prepared_images,
 )
 from mobilerl.inference.local import length_batches, sample
+from mobilerl.models import tiny
 from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, compute_dtype, enable_gradient_checkpointing, load_model, save_model
+from mobilerl.models.loading import (
+    add_lora,
+    compute_dtype,
+    enable_gradient_checkpointing,
+    freeze_vision,
+    load_model,
+    save_model,
+)
 from mobilerl.records import Completion, TrainingSample
 from mobilerl.records.engine import ADAM_BETAS, Objective, Request, SkippedStep
 
 STATE_FILE = "trainer.pt"
 DAMAGED = (OSError, RuntimeError, ValueError, LookupError, AttributeError, TypeError, EOFError)
-GENERATE_ROWS = 24
-"""Maximum number of sequences sampled at once."""
+GENERATE_ROWS = 128 if torch.cuda.is_available() else 24
+"""Maximum number of sequences sampled at once: on a GPU, a token of many takes hardly longer than one of few."""
 GENERATE_TOKENS = 16384
 """Maximum number of prompt tokens prefilled at once, padding included."""
 
@@ -102,13 +110,18 @@ def load_learner(path: Path, settings: LocalSettings) -> torch.nn.Module:
 
 
 def with_adapter(model: torch.nn.Module, settings: LocalSettings) -> torch.nn.Module:
-    """Adds a LoRA adapter if one is to be trained and the model has none."""
-    new = settings.lora_rank and not hasattr(model, "peft_config")
-    return add_lora(model, settings.lora_rank) if new else model
+    """Adds a LoRA adapter if one is to be trained and the model has none; else freezes the vision tower if asked to."""
+    if hasattr(model, "peft_config"):
+        return model
+    if settings.lora_rank:
+        return add_lora(model, settings.lora_rank)
+    if settings.freeze_vision:
+        freeze_vision(model)
+    return model
 
 
 class LocalEngine:
-    """Holds a Qwen2.5-VL, Qwen3-VL or GLM-4.1V checkpoint. Training and sampling share the weights."""
+    """Holds a checkpoint. Training and sampling share the weights."""
 
     def __init__(self, path: Path, settings: LocalSettings, model: torch.nn.Module | None = None) -> None:
         """Loads the checkpoint folder `path`; `model` is used instead of its weights if given."""
@@ -117,6 +130,7 @@ class LocalEngine:
         self.version = 0
         self.steps = 0
         self.codec = Codec.load(path, settings.max_pixels)
+        self._is_tiny = tiny.is_tiny(self.codec.tokenizer)
         mixed = "bf16" if compute_dtype() == torch.bfloat16 else "no"
         # torch shares cached casts between threads: updates would use one made while sampling, which has no gradient.
         self.accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[AutocastKwargs(cache_enabled=False)])
@@ -166,8 +180,8 @@ class LocalEngine:
 
     @contextmanager
     def _few_threads(self) -> Iterator[None]:
-        """Limits torch's threads: decoding steps are too small to gain from as many as an update."""
-        torch.set_num_threads(self.settings.generate_threads or self._threads)
+        """Limits torch's threads: a second one would slow down decoding of a tiny model."""
+        torch.set_num_threads(1 if self._is_tiny else self._threads)
         try:
             yield
         finally:
@@ -274,7 +288,7 @@ class LocalEngine:
     def _load_weights(self, path: Path) -> None:
         model = self.accelerator.unwrap_model(self.model)
         if is_adapter(path):  # its base model is in place, and may no longer be where the adapter was trained
-            saved = read_adapter_tensors(path)
+            saved = read_adapter_tensors(path, model)
             finite(saved)
             load_adapter(model, path, saved)
         else:

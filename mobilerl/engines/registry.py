@@ -43,6 +43,8 @@ class EngineKind:
     """Number of GPUs that the engine occupies, including those of its sampler."""
     cluster: bool = False
     """Whether the engine trains on the GPUs of [cluster]."""
+    vllm: bool = False
+    """Whether this process samples with vLLM."""
 
     def check(self) -> None:
         """Raises ConfigError if a package is missing or has an untested version. Imports none of them."""
@@ -80,7 +82,6 @@ def engine_kind(engine: EngineSection) -> EngineKind:
 def make_trainer_engine(recipe: Recipe) -> Engine:
     """Makes the engine that the recipe trains with. Raises ConfigError if it cannot run here."""
     kind = engine_kind(recipe.engine)
-    check_checkpoint(recipe.model)
     kind.check()
     return kind.make(recipe, recipe.algorithm.uses_reference)
 
@@ -118,8 +119,19 @@ def make_engine(
         raise
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
         raise ConfigError(
-            f"{path} cannot be loaded ({one_line(error)}); it is damaged, or not a Qwen-VL-like checkpoint"
+            f"{path} cannot be loaded ({one_line(error)}); it is damaged, or of a model that is not supported"
         ) from error
+
+
+def make_sampler(recipe: Recipe, path: Path, temperature: float, seed: int) -> Engine:
+    """Makes an engine that only samples from the checkpoint at `path`: with vLLM if the recipe's engine is `vllm`, else
+    in this process. Raises the errors of `make_engine`, and ConfigError without vLLM."""
+    kind = engine_kind(recipe.engine)
+    vllm = None
+    if kind.vllm:
+        kind.check()
+        vllm = _vllm_settings(recipe, seed)
+    return make_engine(path, recipe.engine, temperature, seed=seed, vllm=vllm)
 
 
 def use_threads(engine: EngineSection) -> None:
@@ -135,20 +147,23 @@ def _make_local(recipe: Recipe, reference: bool) -> LocalEngine:
 
 
 def _make_vllm(recipe: Recipe, reference: bool) -> Engine:
+    return _make_here(recipe, reference, _vllm_settings(recipe, recipe.train.seed))
+
+
+def _vllm_settings(recipe: Recipe, seed: int) -> VllmSettings:
     import torch
 
     from mobilerl.inference.vllm_arguments import VllmSettings
 
     # On a CPU there is no memory to free, and vLLM refuses to.
     sleeps = recipe.vllm.sleeps(recipe.rollout.max_staleness) and torch.cuda.is_available()
-    vllm = VllmSettings(
+    return VllmSettings(
         recipe.vllm.model_copy(update={"sleep": sleeps}),
         max_new_tokens=recipe.agent.max_new_tokens,
         max_images=max(1, recipe.agent.screenshots),
-        seed=recipe.train.seed,
-        threads=recipe.engine.generate_threads or recipe.engine.threads,
+        seed=seed,
+        threads=recipe.engine.threads,
     )
-    return _make_here(recipe, reference, vllm)
 
 
 def _make_here(recipe: Recipe, reference: bool, vllm: VllmSettings | None) -> LocalEngine:
@@ -172,6 +187,7 @@ def _make_verl(recipe: Recipe, reference: bool) -> Engine:
         max_new_tokens=recipe.agent.max_new_tokens,
         max_images=max(1, recipe.agent.screenshots),
     )
+    check_checkpoint(recipe.model)
     try:
         load_without_data(Path(recipe.model))  # verl and vLLM would initialize missing tensors at random
     except (OSError, ValueError, KeyError) as error:
@@ -206,6 +222,6 @@ def _version(package: str) -> str | None:
 
 _KINDS = {
     "local": EngineKind('engine.type = "local"', "local", {"torch": ">=2"}, _make_local, _local_gpus),
-    "vllm": EngineKind('engine.type = "vllm"', "vllm", VLLM, _make_vllm, _vllm_gpus),
+    "vllm": EngineKind('engine.type = "vllm"', "vllm", VLLM, _make_vllm, _vllm_gpus, vllm=True),
     "verl": EngineKind('engine.type = "verl"', "verl", VERL, _make_verl, _verl_gpus, cluster=True),
 }

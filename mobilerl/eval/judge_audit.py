@@ -53,7 +53,7 @@ def audit_pairs(trajectories: Sequence[Trajectory], verdicts: Sequence[Verdict])
     return [
         (t.success, v.success)
         for t, v in zip(trajectories, verdicts, strict=True)
-        if t.status is not Status.INFRA_ERROR and (v.votes or v.success is None)
+        if t.status is not Status.INFRA_ERROR and (v.vote or v.success is None)
     ]
 
 

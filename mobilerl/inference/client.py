@@ -32,10 +32,11 @@ REFUSED = (400, 413, 415, 422, 451)
 MALFORMED = (APIError, JSONDecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions of the openai library for a malformed answer."""
 
+API_KEY = "OPENAI_API_KEY"
 _FIXES = {
-    401: "set the environment variable {key} to a key the server accepts",
+    401: f"set the environment variable {API_KEY} to a key the server accepts",
     402: "the account has no credit left",
-    403: "set the environment variable {key} to a key that may use this model",
+    403: f"set the environment variable {API_KEY} to a key that may use this model",
     404: "correct the model's name (see {url}/models) or the address (it usually ends in /v1)",
 }
 
@@ -94,7 +95,6 @@ class ChatClient:
         *,
         timeout_s: float = 300.0,
         retries: int = 8,
-        api_key_env: str = "OPENAI_API_KEY",
         concurrency: int = 1024,
     ) -> None:
         """`fields` are sent with every request. `timeout_s` limits each attempt, PATIENCE times that a whole
@@ -102,9 +102,9 @@ class ChatClient:
         self._address, self.model, self.fields = url.rstrip("/"), model, dict(fields or {})
         self.url = without_users(self._address)
         """The address without credentials, for messages and results."""
-        self.timeout_s, self.retries, self.api_key_env = timeout_s, retries, api_key_env
+        self.timeout_s, self.retries = timeout_s, retries
         self.usage = Usage()
-        self._api_key = api_key(api_key_env)
+        self._api_key = api_key()
         self._concurrency = concurrency
         self._limit = "max_tokens"
         """Name of the field for the token limit; OpenAI's newer models accept only max_completion_tokens."""
@@ -193,7 +193,7 @@ class ChatClient:
             return Unreachable(said)
         if code in REFUSED:
             return Refused(said)
-        fix = _FIXES.get(code, "correct the address").format(key=self.api_key_env, url=self.url)
+        fix = _FIXES.get(code, "correct the address").format(url=self.url)
         return ConfigError(f"the model {self.model!r} at {self.url} {said}; {fix}")
 
     async def models(self) -> list[str] | None:
@@ -230,14 +230,14 @@ def most_characters(tokens: int | None) -> int | None:
     return None if tokens is None else tokens * CHARACTERS
 
 
-def api_key(variable: str = "OPENAI_API_KEY") -> str:
-    """The API key in an environment variable; "none" if it is unset, since servers without keys accept any.
+def api_key() -> str:
+    """The API key in the environment; "none" if it is unset, since servers without keys accept any.
 
     Raises ConfigError for a key that is not valid in a header, since the HTTP library's error would show the key.
     """
-    key = os.environ.get(variable, "").strip()
+    key = os.environ.get(API_KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise ConfigError(f"{variable} contains characters that no API key has, such as a line break: set it again")
+        raise ConfigError(f"{API_KEY} contains characters that no API key has, such as a line break: set it again")
     return key or "none"
 
 

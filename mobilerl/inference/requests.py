@@ -124,4 +124,4 @@ class RequestLoop:
             raise self._late("a model call") from None
 
     def _late(self, what: str) -> EngineError:
-        return EngineError(f"{what} took longer than vllm.timeout_s = {self.timeout_s:g} s; {RESUME}")
+        return EngineError(f"{what} took longer than {self.timeout_s:g} s; {RESUME}")

@@ -12,12 +12,12 @@ from typing import Any
 from mobilerl.config import ConfigError
 from mobilerl.system.atomic_files import write_atomic
 
-SCHEMA = 1
+SCHEMA = 2
 
 
-def response_key(model: str, messages: Sequence[Any], sampling: Mapping[str, Any], vote: int) -> str:
+def response_key(model: str, messages: Sequence[Any], sampling: Mapping[str, Any]) -> str:
     """SHA-256 of everything that a response depends on; the messages contain the prompt and its images."""
-    return hashlib.sha256(json.dumps([SCHEMA, model, messages, sampling, vote], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([SCHEMA, model, messages, sampling], sort_keys=True).encode()).hexdigest()
 
 
 class ResponseCache:

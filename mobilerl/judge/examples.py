@@ -6,7 +6,8 @@ keeps its hash if the phone's appearance changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 SCREENS = Path(__file__).parent / "screens"
@@ -23,6 +24,8 @@ class Case:
     """Last actions in words, oldest first."""
     answer: str | None = None
     """None if the agent did not say that it was done, "" if it said only that."""
+    before: Mapping[int, bytes] = field(default_factory=dict)
+    """PNGs of earlier screens, by the index of the action in `actions` that was taken on each."""
 
 
 @dataclass(frozen=True, slots=True)

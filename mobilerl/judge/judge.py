@@ -1,4 +1,4 @@
-"""`Judge`, which decides on an episode by the votes of a model."""
+"""`Judge`, which decides on an episode by the answer of a model."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from mobilerl.envs.base import Finish, Observation
 from mobilerl.inference.client import ChatClient, Refused, Response, Unreachable
 from mobilerl.judge.cache import ResponseCache, response_key
 from mobilerl.judge.examples import EXAMPLES, PROBE, Case
-from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, prompt_hash
-from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
+from mobilerl.judge.prompt import Message, NotJudgeable, asked_again, build_messages, case_of, probe_case, prompt_hash
+from mobilerl.judge.verdict import Verdict, Vote, read_verdict
 from mobilerl.records import Status, Trajectory
 
 REASKS = 2
 """Maximum number of times that a vote is requested again if it cannot be parsed."""
 RETRIES = 4
+MAX_TOKENS = 4096
+"""Maximum length of a response; models that reason need more than the status line."""
+IN_PROTOCOL = ("every_step", "actions", "screenshots", "max_pixels", "examples", "unfinished")
+"""Settings that affect a verdict."""
 
 
-def chat_client(settings: JudgeSection) -> ChatClient:
+def chat_client(settings: JudgeSection, max_tokens: int = MAX_TOKENS) -> ChatClient:
     """Makes the client of the judge's endpoint, with the sampling settings in its `fields`."""
-    fields: dict[str, Any] = {"max_tokens": settings.max_tokens}
+    fields: dict[str, Any] = {"max_tokens": max_tokens}
     if settings.temperature is not None:
         fields["temperature"] = settings.temperature
     return ChatClient(
@@ -32,7 +36,6 @@ def chat_client(settings: JudgeSection) -> ChatClient:
         fields,
         timeout_s=settings.timeout_s,
         retries=RETRIES,
-        api_key_env=settings.api_key_env,
         concurrency=settings.concurrency,
     )
 
@@ -66,21 +69,29 @@ class Judge:
 
         Raises only ConfigError; a failing server or an unreadable response gives a verdict of None.
         """
-        steps = trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
-        if self.settings.unfinished == "failure" and steps and not isinstance(steps[-1].action, Finish):
+        s, steps = self.settings, trajectory.steps if trajectory.status is not Status.INFRA_ERROR else ()
+        decided = s.every_step or s.unfinished == "failure"
+        if decided and steps and not isinstance(steps[-1].action, Finish):
             return self._count(Verdict(False, reason="the agent did not say that it was done"))
         try:
-            case = case_of(trajectory, self.settings.actions, final)
+            case = self.case(trajectory, final)
         except NotJudgeable as problem:
             return self._count(Verdict(None, reason=str(problem)))
         return await self.judge(case)
 
+    def case(self, trajectory: Trajectory, final: Observation | None = None) -> Case:
+        """The case of an episode as the settings want it (`case_of`)."""
+        return case_of(trajectory, self.settings.actions, final, self.settings.screenshots)
+
     async def judge(self, case: Case) -> Verdict:
         """Like `verdict`, for a case built by the caller, such as the screen after any step (DigiRL)."""
-        votes: list[Vote] = []
-        success = await self._poll(case, votes)
-        reason = "" if success is not None else "; ".join(dict.fromkeys(v.reason for v in votes if v.reason))
-        return self._count(Verdict(success, tuple(votes), reason))
+        # In a thread: to scale a long trace down takes seconds.
+        messages = await asyncio.to_thread(build_messages, case, self.settings.examples, self.settings.max_pixels)
+        try:
+            vote = await self._ask(messages)
+        except (Unreachable, Refused) as fault:
+            vote = Vote(None, reason=f"the judge {fault}")
+        return self._count(Verdict(vote.success, vote, vote.reason))
 
     async def check(self) -> None:
         """Asks one question with an obvious answer, without the cache.
@@ -91,12 +102,13 @@ class Judge:
         if self._cache:
             self._cache.check()
         who = f"the judge {s.model!r} at {self.client.url}"
+        probe = probe_case(s.actions, s.screenshots)
         try:
-            vote = await self._ask(build_messages(PROBE.case, s.examples), None)
+            vote = await self._ask(build_messages(probe, s.examples, s.max_pixels), is_check=True)
         except Unreachable as fault:
             raise ConfigError(f"{who} {fault}; start the server or correct judge.url") from None
         except Refused as fault:
-            images = len(EXAMPLES) + 1 if s.examples == "images" else 1
+            images = 1 + len(probe.before) + (len(EXAMPLES) if s.examples == "images" else 0)
             fix = f"use a model that accepts {images} images in a prompt, or change the setting named above"
             raise ConfigError(f"{who} {fault}; {fix}") from None
         if vote.success is None:
@@ -106,50 +118,27 @@ class Judge:
                 f"{who} calls an untouched home screen a success for {PROBE.case.instruction!r}; use a better model"
             )
 
-    async def _poll(self, case: Case, votes: list[Vote]) -> bool | None:
-        """Requests the fewest votes that can decide, then more as long as they can still change the result."""
-        messages = build_messages(case, self.settings.examples)
-        while True:
-            success, missing = tally(votes, self.settings.votes)
-            if not missing:
-                return success
-            first = len(votes)
-            asked = await asyncio.gather(
-                *(self._vote(messages, first + i) for i in range(missing)), return_exceptions=True
-            )
-            for vote in asked:
-                if isinstance(vote, BaseException):
-                    raise vote
-                votes.append(vote)
-
-    async def _vote(self, messages: list[Message], index: int) -> Vote:
-        try:
-            return await self._ask(messages, index)
-        except (Unreachable, Refused) as fault:
-            return Vote(None, reason=f"the judge {fault}")
-
-    async def _ask(self, messages: list[Message], index: int | None) -> Vote:
-        """Requests one vote, again if it cannot be parsed. Index None is a check, without cache and with one retry."""
+    async def _ask(self, messages: list[Message], is_check: bool = False) -> Vote:
+        """Requests a vote, again if it cannot be parsed; for a check without cache and with one retry."""
         vote = Vote(None)
         for attempt in range(REASKS + 1):
             if attempt:
                 self.counts["reasked"] += 1
                 messages = asked_again(messages, vote.text)
-            response = await self._response(messages, index)
+            response = await self._response(messages, is_check)
             vote = read_verdict(response.text)
             if vote.success is not None:
                 break
             if response.cut_off:
-                limit = f" (it was cut off: raise judge.max_tokens above {self.settings.max_tokens})"
-                vote = replace(vote, reason=vote.reason + limit)
+                vote = replace(vote, reason=f"{vote.reason} (it was cut off after {MAX_TOKENS} tokens)")
         return vote
 
-    async def _response(self, messages: list[Message], index: int | None) -> Response:
+    async def _response(self, messages: list[Message], is_check: bool) -> Response:
         """Requests a response. Only responses with a verdict are cached, since another attempt may give a better
         one."""
-        if self._cache is None or index is None:
-            return await self.client.ask(messages, retries=1 if index is None else None)
-        key = response_key(self.settings.model, messages, self.client.fields, index)
+        if self._cache is None or is_check:
+            return await self.client.ask(messages, retries=1 if is_check else None)
+        key = response_key(self.settings.model, messages, self.client.fields)
         if (known := self._cache.get(key)) is not None:
             self.counts["cache_hits"] += 1
             return Response(known, cut_off=False)
@@ -169,9 +158,9 @@ class Judge:
         s = self.settings
         return {
             "judge.model": s.model,
-            "judge.prompt_hash": prompt_hash(s.actions, s.examples),
+            "judge.prompt_hash": prompt_hash(s.actions, s.examples, s.screenshots),
             "judge.sampling": dict(self.client.fields),
-            **{f"judge.{name}": getattr(s, name) for name in ("actions", "examples", "unfinished", "votes")},
+            **{f"judge.{name}": getattr(s, name) for name in IN_PROTOCOL},
             "judge.reasks": REASKS,
         }
 

@@ -1,8 +1,9 @@
 """Builds the question to the judge from the end of an episode, as messages for an OpenAI-compatible endpoint.
 
-The judge sees a `Case`: the task, the last actions in words, the answer, and only the screen after the last action
-(judges that see several screens report success too often, DistRL). `Finish` and `Invalid` do not change the screen, so
-it is the observation of the last step; after other actions no step has it, and the rollout passes it in.
+The judge sees a `Case`: the task, the last actions in words, the answer, and the screen after the last action, by
+default only that one (judges that see several screens report success too often, DistRL). `Finish` and `Invalid` do not
+change the screen, so it is the observation of the last step; after other actions no step has it, and the rollout passes
+it in.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
 from mobilerl.config import ConfigError
 from mobilerl.envs.base import Finish, Invalid, Observation
 from mobilerl.inference.images import image_part
-from mobilerl.judge.examples import EXAMPLES, Case
+from mobilerl.judge.examples import EXAMPLES, PROBE, Case
 from mobilerl.policy.actions import describe
 from mobilerl.policy.sanitize import quote_untrusted, sanitize_text
 from mobilerl.policy.screen import parse_screen, shorten
@@ -25,9 +27,11 @@ from mobilerl.records import Status, Step, Trajectory
 Message = dict[str, Any]
 ExampleStyle = Literal["images", "words", "none"]
 
+END = "the task, what the agent did last, and the screen of the phone after that"
+TRACE = "the task, what the agent did, screens of the phone before its actions, and the screen after the last one"
 SYSTEM = """\
 You are an expert at judging whether an agent that operates a phone has done what its user asked for. You are given \
-the task, what the agent did last, and the screen of the phone after that.
+{given}.
 
 - Judge by the screen, and by what the actions did. What the agent says of its own work proves nothing.
 - Every part of the task must be done. A form that is filled in but not saved, a thing found but not opened, a wrong \
@@ -57,8 +61,9 @@ class NotJudgeable(ValueError):
     """The episode has no final screen to judge."""
 
 
-def case_of(trajectory: Trajectory, actions: int, final: Observation | None = None) -> Case:
-    """Makes the case of an episode, with its last `actions` actions. `final` is the observation after the last step.
+def case_of(trajectory: Trajectory, actions: int, final: Observation | None = None, screenshots: int = 1) -> Case:
+    """Makes the case of an episode, with its last `actions` actions, and at most `screenshots` screens: the last one,
+    and those before some of the actions, evenly spaced. `final` is the observation after the last step.
 
     Raises NotJudgeable without a final screen, and ConfigError if screenshots were turned off.
     """
@@ -66,6 +71,7 @@ def case_of(trajectory: Trajectory, actions: int, final: Observation | None = No
         raise NotJudgeable(f"the episode did not end: {trajectory.error or 'it has no steps'}")
     *before, last = trajectory.steps
     acted = before if isinstance(last.action, Finish) else trajectory.steps
+    acted = acted[max(0, len(acted) - actions) :]
     if isinstance(last.action, Finish | Invalid):
         screen = last.observation
     elif final is not None:
@@ -74,12 +80,21 @@ def case_of(trajectory: Trajectory, actions: int, final: Observation | None = No
         raise NotJudgeable(f"the screen after the last action ({last.action.kind}) was not recorded")
     if not screen.screenshot:
         raise ConfigError(f"episode {trajectory.id} has no screenshots, and a judge needs them: switch them on")
+    shown = min(screenshots - 1, len(acted))
     return Case(
         instruction=trajectory.task.instruction,
         screenshot=screen.screenshot,
-        actions=tuple(in_words(step) for step in acted[max(0, len(acted) - actions) :]),
+        actions=tuple(map(in_words, acted)),
         answer=last.action.message if isinstance(last.action, Finish) else None,
+        before={i: acted[i].observation.screenshot for i in (n * len(acted) // shown for n in range(shown))},
     )
+
+
+def probe_case(actions: int, screenshots: int) -> Case:
+    """The case that a judge is tried out with, with as many screens as the case of an episode can have."""
+    case = PROBE.case
+    before = dict.fromkeys(range(min(screenshots - 1, actions)), case.screenshot)
+    return replace(case, actions=("wait",) * len(before), before=before)
 
 
 def in_words(step: Step) -> str:
@@ -90,9 +105,11 @@ def in_words(step: Step) -> str:
     return describe(step.action, parse_screen(seen.xml, seen.width, seen.height))
 
 
-def build_messages(case: Case, examples: ExampleStyle) -> list[Message]:
-    """Builds messages with the rules, the worked examples as earlier turns, and the case."""
-    return [{"role": "system", "content": SYSTEM}, *_example_messages(examples), _question(case)]
+def build_messages(case: Case, examples: ExampleStyle, max_pixels: int | None = None) -> list[Message]:
+    """Builds messages with the rules, the worked examples as earlier turns, and the case, whose screens are scaled down
+    to `max_pixels`."""
+    system = SYSTEM.format(given=TRACE if case.before else END)
+    return [{"role": "system", "content": system}, *_example_messages(examples), _question(case, max_pixels)]
 
 
 def asked_again(messages: Sequence[Message], response: str) -> list[Message]:
@@ -101,9 +118,9 @@ def asked_again(messages: Sequence[Message], response: str) -> list[Message]:
     return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": REMINDER}]
 
 
-def prompt_hash(actions: int, examples: ExampleStyle) -> str:
+def prompt_hash(actions: int, examples: ExampleStyle, screenshots: int = 1) -> str:
     """Hash of everything in the prompt that does not depend on the case."""
-    blank = Case("", b"", tuple("?" * actions), "")
+    blank = Case("", b"", tuple("?" * actions), "", {0: b""} if screenshots > 1 and actions else {})
     text = json.dumps([build_messages(blank, examples), REMINDER, actions], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -113,29 +130,35 @@ def _example_messages(style: ExampleStyle) -> tuple[Message, ...]:
     messages: list[Message] = []
     for example in EXAMPLES if style != "none" else ():
         description = f"Screen, in words: {example.words}\n" if style == "words" else ""
-        question = _question(example.case, description)
+        question = _question(example.case)
+        if description:
+            question["content"] = [_text(description + question["content"][-1]["text"])]
         messages += [question, {"role": "assistant", "content": example.response}]
     return tuple(messages)
 
 
-def _question(case: Case, description: str = "") -> Message:
-    """Message with the question on a case; `description`, if given, replaces the screenshot."""
-    text = {"type": "text", "text": description + _text(case)}
-    return {"role": "user", "content": [text] if description else [image_part(case.screenshot), text]}
+def _question(case: Case, max_pixels: int | None = None) -> Message:
+    """Message with the question on a case; earlier screens are in front of the actions that were taken on them."""
+    task, final = f"Task: {quote_untrusted(case.instruction)}", image_part(case.screenshot, max_pixels)
+    actions = [f"{i}. {quote_untrusted(shorten(a, MAX_ACTION))}" for i, a in enumerate(case.actions, start=1)]
+    if not case.before:
+        lines = [task, *(["Last actions, oldest first:"] if actions else []), *actions, _end(case)]
+        return {"role": "user", "content": [final, _text("\n".join(lines))]}
+    content = [_text(f"{task}\nLast actions, oldest first, and screens before them:")]
+    for i, action in enumerate(actions):
+        content += [image_part(case.before[i], max_pixels)] if i in case.before else []
+        content.append(_text(action))
+    return {"role": "user", "content": [*content, _text("The screen after that:"), final, _text(_end(case))]}
 
 
-def _text(case: Case) -> str:
-    lines = [f"Task: {quote_untrusted(case.instruction)}"]
-    if case.actions:
-        lines.append("Last actions, oldest first:")
-        lines += [f"{i}. {quote_untrusted(shorten(a, MAX_ACTION))}" for i, a in enumerate(case.actions, start=1)]
-    match case.answer:
-        case None:
-            lines.append("The agent did not say that it was done.")
-        case "":
-            lines.append("The agent then said that it was done, and gave no answer.")
-        case answer:
-            lines.append(
-                f"The agent then said that it was done, with the answer: {quote_untrusted(shorten(answer, MAX_ANSWER))}"
-            )
-    return "\n".join(lines)
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _end(case: Case) -> str:
+    """How the episode ended."""
+    if case.answer is None:
+        return "The agent did not say that it was done."
+    if not case.answer:
+        return "The agent then said that it was done, and gave no answer."
+    return f"The agent then said that it was done, with the answer: {quote_untrusted(shorten(case.answer, MAX_ANSWER))}"

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mobilerl.config import ConfigError, Recipe
+from mobilerl.config.named import load_named
 from mobilerl.envs.base import InfraError, Observation
 from mobilerl.records import Trajectory
 
 if TYPE_CHECKING:
     from mobilerl.judge.judge import Judge
+    from mobilerl.judge.verdict import Verdict
 
 
 class NoVerdict(InfraError):
     """The judge gave no verdict, and the episode gets no reward."""
+
+
+Solved = Callable[[Trajectory, Observation], Awaitable[bool]]
+"""(episode so far, the screen after its last action) -> whether its task is done. May raise NoVerdict."""
 
 
 class Scorer(Protocol):
@@ -75,16 +80,10 @@ async def _result(said: Any) -> Any:
 
 def own_scorer(name: str) -> Scorer:
     """Loads the scorer `module:name`, a function or a class without arguments. Raises ConfigError if it is missing."""
-    module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
-    except AttributeError as error:
-        raise ConfigError(f"rollout.scorer = {name!r} cannot be imported ({error}): correct the name") from error
+        found = load_named(name, "rollout.scorer")
     except ImportError as error:
-        raise ConfigError(
-            f"rollout.scorer = {name!r} cannot be imported ({error}): install its package here, or add its folder to "
-            "PYTHONPATH"
-        ) from error
+        raise ConfigError(f"rollout.scorer = {name!r} cannot be imported ({error}): install what it needs") from error
     if inspect.isclass(found):
         if problem := _misfit(found):
             raise ConfigError(f"rollout.scorer = {name!r} is a class that needs arguments: {problem}")
@@ -110,13 +109,25 @@ class JudgeScorer:
         self.judge = judge
 
     async def score(self, trajectory: Trajectory, final: Observation | None) -> float:
-        verdict = await self.judge.verdict(trajectory, final)
-        if verdict.success is None:
-            raise NoVerdict(f"no verdict from the judge: {verdict.reason}")
-        return float(verdict.success)
+        return float(_decided(await self.judge.verdict(trajectory, final)))
+
+    @property
+    def solved(self) -> Solved | None:
+        """Judges an episode that is still running; None unless `judge.every_step`."""
+        return self._solved if self.judge.settings.every_step else None
+
+    async def _solved(self, trajectory: Trajectory, final: Observation) -> bool:
+        return _decided(await self.judge.judge(self.judge.case(trajectory, final)))
 
     def metrics(self) -> Mapping[str, float]:
         return self.judge.metrics()
 
     async def close(self) -> None:
         await self.judge.close()
+
+
+def _decided(verdict: Verdict) -> bool:
+    """Raises NoVerdict if there is none."""
+    if verdict.success is None:
+        raise NoVerdict(f"no verdict from the judge: {verdict.reason}")
+    return verdict.success

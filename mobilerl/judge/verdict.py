@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_QUOTE = 80
@@ -25,10 +24,10 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict on an episode. `success` None is no verdict, which is not a failure. Without votes, a rule decided."""
+    """Verdict on an episode. `success` None is no verdict, which is not a failure. Without a vote, a rule decided."""
 
     success: bool | None
-    votes: tuple[Vote, ...] = ()
+    vote: Vote | None = None
     reason: str = ""
     """Why there is no verdict, or the rule that decided without a vote."""
 
@@ -67,18 +66,3 @@ def _plain(line: str) -> str:
 
 def _quote(text: str) -> str:
     return repr(text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE] + "...")
-
-
-def tally(votes: Sequence[Vote], wanted: int) -> tuple[bool | None, int]:
-    """Returns the verdict so far and the number of further votes needed, of at most `wanted` votes.
-
-    A verdict needs a majority of all `wanted` votes; votes without a verdict count for neither side. No more votes are
-    needed once the verdict is certain or impossible.
-    """
-    yes = sum(vote.success is True for vote in votes)
-    no = sum(vote.success is False for vote in votes)
-    quorum = wanted // 2 + 1
-    missing = quorum - max(yes, no)
-    if missing <= 0:
-        return yes >= quorum, 0
-    return None, missing if missing <= wanted - len(votes) else 0

@@ -9,6 +9,7 @@ from typing import Any
 
 from mobilerl.config import AgentSection, ConfigError, validate
 from mobilerl.config.reading import LOCK_FILE
+from mobilerl.config.renamed import REMOVED
 from mobilerl.models.adapter_folder import ADAPTER_FILE, ADAPTER_WEIGHTS, BASE, adapter_base, is_adapter
 
 MAX_PIXELS = "mobilerl_max_pixels"
@@ -111,7 +112,10 @@ def read_agent(folder: str | Path) -> AgentSection | None:
         base = adapter_base(folder) if is_adapter(folder) else ""
         return read_agent(base) if Path(base, AGENT_FILE).is_file() else None
     try:
-        return validate(AgentSection, json.loads(path.read_text()), str(path))
+        saved = json.loads(path.read_text())
+        if isinstance(saved, dict):
+            saved = {name: value for name, value in saved.items() if f"agent.{name}" not in REMOVED}
+        return validate(AgentSection, saved, str(path))
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path} is damaged: {error}") from None
 

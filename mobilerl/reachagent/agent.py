@@ -11,6 +11,7 @@ import asyncio
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from mobilerl.envs.base import Action, Observation, Tap, Task, Type
 from mobilerl.inference.engine_policy import EnginePolicy
@@ -28,6 +29,8 @@ from mobilerl.records import Completion
 from mobilerl.records.engine import Sampling
 
 SUITE = "pages"
+CACHED = 1024
+"""Number of scenes in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +48,18 @@ class Scene:
 
 
 class Scenes:
-    """Scenes of the pages of a graph, each parsed once."""
+    """Scenes of the pages of a graph; the `CACHED` used last are kept in memory."""
 
     def __init__(self, graph: PageGraph) -> None:
         self.graph = graph
-        self._made: dict[tuple[str, Box | None], Scene] = {}
+        self._see = lru_cache(CACHED)(self._make)
 
     def see(self, page: str, focus: Box | None = None) -> Scene:
         """Scene of a page or, with `focus`, of the page after a tap on the field with that box."""
-        if (page, focus) not in self._made:
-            self._made[page, focus] = self._focus(page, focus) if focus else self._plain(page)
-        return self._made[page, focus]
+        return self._see(page, focus)
+
+    def _make(self, page: str, focus: Box | None) -> Scene:
+        return self._focus(page, focus) if focus else self._plain(page)
 
     def _plain(self, page_id: str) -> Scene:
         page, size = self.graph.pages[page_id], (self.graph.width, self.graph.height)
@@ -77,7 +81,7 @@ class Scenes:
 def with_focus(xml: str, box: Box, width: int, height: int) -> str:
     """Changes a dump so that only the node with this box (0-999) has the focus."""
     root = ET.fromstring(xml)
-    for node in root.iter("node"):
+    for node in root.iter():
         node.set("focused", str(node_box(node, width, height) == box).lower())
     return ET.tostring(root, encoding="unicode")
 

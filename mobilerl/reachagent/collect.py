@@ -12,7 +12,8 @@ from mobilerl.config import ConfigError, PagesSection, PhoneSection
 from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.reachagent.exploration import HOME_APP, Explorer, explore, survey
-from mobilerl.reachagent.graph import GRAPH_FILE, PageGraph
+from mobilerl.reachagent.graph import PageGraph
+from mobilerl.reachagent.graph_files import GRAPH_FILE, load_graph, read_header, save_graph
 from mobilerl.reachagent.identity import Abstraction
 from mobilerl.reachagent.tasks import TaskSet, make_tasks
 from mobilerl.system.atomic_files import write_atomic
@@ -34,8 +35,8 @@ def page_graph(settings: PagesSection, phone: PhoneSection, folder: Path, say: S
     """
     stored = Path(settings.graph) if settings.graph else folder
     if not settings.graph and not (folder / GRAPH_FILE).is_file():
-        _explore(settings, phone, say).save(folder)
-    graph = PageGraph.load(stored)
+        save_graph(_explore(settings, phone, say), folder)
+    graph = load_graph(stored)
     if not graph.homes:
         raise ConfigError(f"{stored} has no app's home, where tasks begin; explore again")
     say(f"page graph {stored}: {len(graph.homes)} apps, {len(graph.pages)} pages, {len(graph.triples())} edges")
@@ -45,7 +46,7 @@ def page_graph(settings: PagesSection, phone: PhoneSection, folder: Path, say: S
 def check(settings: PagesSection) -> None:
     """Raises GraphError or ConfigError for a graph or an app that does not exist."""
     if settings.graph:
-        PageGraph.load(Path(settings.graph))
+        read_header(Path(settings.graph))
     _apps(settings.apps)
 
 
@@ -53,7 +54,7 @@ def _explore(settings: PagesSection, phone: PhoneSection, say: Say) -> PageGraph
     apps = _apps(settings.apps)
 
     def explorer(seed: int, abstraction: Abstraction | None, screenshots: bool) -> Explorer:
-        device = Phone(APPS, phone.width, phone.height, phone.density)
+        device = Phone(APPS, phone.width, phone.height)
         return Explorer(device, seed, abstraction, screenshots=screenshots)
 
     seeds = range(PHONE_SEED, PHONE_SEED + SURVEY_PHONES)
@@ -75,17 +76,17 @@ def _apps(wanted: Sequence[str]) -> list[str]:
     return sorted(wanted or APP_NAMES, key=lambda name: name == HOME_APP)
 
 
-def page_tasks(graph: PageGraph, walks: int, seed: int, folder: Path, say: Say) -> TaskSet:
+def page_tasks(graph: PageGraph, settings: PagesSection, seed: int, folder: Path, say: Say) -> TaskSet:
     """Makes a graph's tasks, listed in `folder/tasks.json`. Raises ConfigError if a split has no navigation task."""
     try:
-        made = make_tasks(graph, walks, seed=seed)
+        made = make_tasks(graph, test_share=settings.test_share, flows=settings.flows, seed=seed)
     except ValueError as error:
         raise ConfigError(f"no tasks can be made: {error}; explore more apps (pages.apps)") from None
     dropped = ", ".join(f"{count} {reason}" for reason, count in made.dropped.most_common(3))
     for name, tasks in (("train", made.train), ("test", made.test)):
         if not any(task.kind == "navigation" for task in tasks):
             raise ConfigError(
-                f"the {name} set has no navigation task (dropped: {dropped}): explore more apps, or raise pages.walks"
+                f"the {name} set has no navigation task (dropped: {dropped}): explore more apps (pages.apps)"
             )
     listed = {name: [asdict(task) for task in tasks] for name, tasks in (("train", made.train), ("test", made.test))}
     write_atomic(folder / TASKS_FILE, json.dumps({**listed, "dropped": dict(made.dropped)}, indent=1).encode())

@@ -11,24 +11,15 @@ which has exactly DPO's gradient.
 
 The reference is the initial policy. Its log-probabilities are computed by the engine itself before the first step (and
 before a checkpoint is loaded), so no second copy of the weights is needed, and an adapter is its own reference.
-
-The pairs are stored in `pairs.jsonl` beside `screens/<sha256>.png` of the run directory, one JSON object per line:
-
-    schema                      1
-    id                          unique in the file
-    prompt_ids, images          the prompt of both responses; images are names of screens
-    chosen_ids, rejected_ids    the responses' tokens, including the end token if there is one
-    note                        for people: texts, levels, source of the rejected response
 """
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,11 +29,9 @@ from torch import Tensor
 
 from mobilerl.algorithms.losses import action_logp, dpo_loss
 from mobilerl.config import Recipe
-from mobilerl.records import MicroBatch, TrainingSample
+from mobilerl.reachagent.pair_files import PreferencePair
+from mobilerl.records import MicroBatch
 from mobilerl.records.engine import Engine
-from mobilerl.records.files import read_records
-from mobilerl.records.screens import ScreenFolder
-from mobilerl.system.atomic_files import write_atomic
 from mobilerl.training import checkpoint
 from mobilerl.training.skipping import StepCounter
 from mobilerl.training.tracking import Tracker
@@ -51,50 +40,8 @@ STAGE = "dpo"
 KEEP = 2
 """Number of checkpoints to keep."""
 
-
-SCHEMA = 1
-PAIRS_FILE, SCREENS = "pairs.jsonl", "screens"
-
-
-@dataclass(frozen=True, slots=True)
-class PreferencePair:
-    """Two responses to one prompt; `chosen` is the better one."""
-
-    id: str
-    prompt_ids: tuple[int, ...]
-    images: tuple[bytes, ...]
-    chosen_ids: tuple[int, ...]
-    rejected_ids: tuple[int, ...]
-    note: Mapping[str, Any] = field(default_factory=dict)
-
-    def samples(self) -> tuple[TrainingSample, TrainingSample]:
-        """The chosen and the rejected response as samples for an engine; their rollout log-probabilities are zeros."""
-        return self._sample("chosen", 0, self.chosen_ids), self._sample("rejected", 1, self.rejected_ids)
-
-    def _sample(self, which: str, step: int, ids: tuple[int, ...]) -> TrainingSample:
-        return TrainingSample(f"{self.id}/{which}", step, self.prompt_ids, ids, (0.0,) * len(ids), self.images, 0)
-
-
-def write_pairs(pairs: Sequence[PreferencePair], run_dir: Path) -> None:
-    """Writes the screens and then pairs.jsonl."""
-    screens = ScreenFolder(run_dir / SCREENS)
-    lines = []
-    for pair in pairs:
-        record = {"schema": SCHEMA, "id": pair.id, "prompt_ids": pair.prompt_ids}
-        record |= {"images": [screens.put(png) for png in pair.images], "chosen_ids": pair.chosen_ids}
-        record |= {"rejected_ids": pair.rejected_ids, "note": dict(pair.note)}
-        lines.append(json.dumps(record) + "\n")
-    write_atomic(run_dir / PAIRS_FILE, "".join(lines).encode())
-
-
-def read_pairs(run_dir: Path) -> list[PreferencePair]:
-    """Reads the pairs of `write_pairs`."""
-    screens, found = ScreenFolder(run_dir / SCREENS), []
-    for _, record in read_records(run_dir / PAIRS_FILE):
-        prompt, chosen, rejected = (tuple(record[name]) for name in ("prompt_ids", "chosen_ids", "rejected_ids"))
-        images = tuple(screens.get(digest) for digest in record["images"])
-        found.append(PreferencePair(record["id"], prompt, images, chosen, rejected, record["note"]))
-    return found
+SCORED = 256
+"""Number of pairs that are scored at the same time before the first step, whose screens are in memory."""
 
 
 def score(engine: Engine, pairs: Sequence[PreferencePair]) -> Tensor:
@@ -159,8 +106,9 @@ class DpoTrainer:
         self.engine, self.pairs, self.recipe = engine, pairs, recipe
         self.run_dir, self.tracker, self.first = run_dir, tracker, first
         self.steps, self.done, self.elapsed_s = step_count(len(pairs), recipe), 0, 0.0
-        self.counter = StepCounter(recipe.train.max_skipped_steps, "the DPO loss")
-        self.reference = score(engine, pairs)
+        self.counter = StepCounter("the DPO loss")
+        parts = (range(i, min(i + SCORED, len(pairs))) for i in range(0, len(pairs), SCORED))
+        self.reference = torch.cat([score(engine, [pairs[k] for k in part]) for part in parts])
         checkpoint.clean(run_dir)
         self._restore()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 from mobilerl.eval.report import EpisodeResult, build_results, invalid_responses
 from mobilerl.eval.statistics import Interval, cluster_bootstrap_interval, paired_difference, wilson_interval
@@ -20,9 +20,9 @@ from mobilerl.reachagent.actions import COMPLETE, PageAction
 from mobilerl.reachagent.agent import SUITE, PageAgent, Query, episode_task
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.metrics import MAX_STEPS, MEASURES, accuracy, iou_correct, text_correct
-from mobilerl.reachagent.responses import ResponseWriter, query_flows
+from mobilerl.reachagent.responses import ResponseWriter, parts, query_flows
 from mobilerl.reachagent.rewards import advance, finished, first_state
-from mobilerl.reachagent.tasks import PageTask
+from mobilerl.reachagent.tasks import PageTask, TaskKind
 from mobilerl.records import Status
 
 
@@ -30,17 +30,16 @@ def evaluate(
     graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ResponseWriter, protocol: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Evaluates the policy behind `agent` and returns the content of results.json."""
-    answers = query_flows(agent, writer, tasks)
-    flows = {}
-    for task in tasks:
-        steps = [
-            (decision.action, golden) for (_, decision), golden in zip(answers[task.id], task.actions, strict=True)
-        ]
+    flows, unreadable, asked = {}, [], 0
+    for task, answers in query_flows(agent, writer, tasks):
+        steps = [(decision.action, golden) for (_, decision), golden in zip(answers, task.actions, strict=True)]
         flows[task.id] = {"iou": [iou_correct(*s) for s in steps], "text": [text_correct(*s) for s in steps]}
-    walks = walk(graph, tasks, agent)
+        responses = [response for _, decision in answers for response in decision.responses]
+        unreadable.append(count_unreadable(responses))
+        asked += len(responses)
+    walks = {name: end for some in parts(tasks) for name, end in walk(graph, some, agent).items()}
     results = build_results(SUITE, protocol, [_episode(task, *walks[task.id]) for task in tasks])
-    asked = [response for flow in answers.values() for _, decision in flow for response in decision.responses]
-    unread = {"invalid_replies": invalid_responses([count_unreadable(asked)], len(asked))}
+    unread = {"invalid_replies": invalid_responses(unreadable, asked)}
     return results | unread | {"accuracy": accuracy(list(flows.values())), "flows": flows}
 
 
@@ -79,7 +78,7 @@ def _episode(task: PageTask, actions: Sequence[PageAction], success: bool) -> Ep
 
 
 def table(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Markdown table with a row per measure and policy: rate, 95 % interval, n, and differences to earlier policies.
+    """Markdown tables: of rates with 95 % intervals and differences to earlier policies, and of rates by kind of task.
 
     Step-level intervals resample tasks, whose steps are correlated; differences are paired by task.
     """
@@ -93,7 +92,23 @@ def table(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
             against = [_against(before, earlier, results, key) for before, earlier in entries[:i]]
             cells = (measure, name, f"{100 * rate:.1f}%", _range(interval), n, "; ".join(against))
             lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_by_kind(entries)])
+
+
+def _by_kind(entries: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Lines of a table of the measures for each kind of task."""
+    columns = ("tasks", "policy", *MEASURES, "n")
+    lines = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    for kind in get_args(TaskKind):
+        for name, results in entries:
+            of_kind = [
+                {task: v for task, v in outcomes(results, key).items() if task.split("/")[-2] == kind}
+                for key in MEASURES.values()
+            ]
+            if of_kind[0]:
+                rates = [f"{100 * fmean(v for values in found.values() for v in values):.1f}%" for found in of_kind]
+                lines.append(f"| {' | '.join((kind, name, *rates, str(len(of_kind[0]))))} |")
+    return lines
 
 
 def _rate(results: Mapping[str, Any], key: str) -> tuple[float, Interval, str]:

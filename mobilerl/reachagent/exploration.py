@@ -21,7 +21,7 @@ from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.policy.screen import parse_screen
 from mobilerl.reachagent.actions import COMPLETE, PageAction, action_space, device_actions
-from mobilerl.reachagent.graph import Page, PageGraph
+from mobilerl.reachagent.graph import Page, PageGraph, Seen
 from mobilerl.reachagent.identity import Abstraction, Shape, difference, field_hints, learn, shape_of
 
 HOME_APP = "Home"
@@ -207,7 +207,8 @@ class Explorer:
     def _add(self, name: str, sight: Sight, depth: int, changed: bool) -> str:
         screen = parse_screen(sight.xml, self.graph.width, self.graph.height)
         space = action_space(screen, field_hints(sight.xml, self.graph.width, self.graph.height))
-        page = Page(name, self._app, sight.identity, sight.shape.title, sight.xml, self._screenshot(), space)
+        seen = Seen(sight.xml, self._screenshot(), space)
+        page = Page(name, self._app, sight.identity, sight.shape.title, seen)
         self._explored[name] = ExploredPage(page, depth, take_snapshot(self._phone), changed)
         self.graph.add_page(page)
         self._added += 1

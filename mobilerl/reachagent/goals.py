@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,30 +21,48 @@ MAX_OPERATIONS = 2
 """Maximum number of operations in a navigation task."""
 
 
-def find_goals(graph: PageGraph, walks: int, rng: random.Random, dropped: Counter[str]) -> list[Goal]:
-    """Finds goals from `walks` random walks per app and from the shortest path to each page.
+def find_goals(graph: PageGraph, walks: int, seed: int, dropped: Counter[str], most: int = 0) -> list[Goal]:
+    """Finds goals from `walks` random walks per app and from the shortest path to each page, at most `most` per app.
 
-    Their golden flows have the right length; paths and action sequences are unique.
+    Their golden flows have the right length; paths and action sequences are unique. An app's goals do not depend on the
+    other apps.
     """
     found: list[Goal] = []
-    seen: set[object] = set()
     for app in graph.homes:
-        for goal in dict.fromkeys(_goals(graph, app, walks, rng)):
-            if Reach(graph.pages[goal.start].identity) in goal.subtasks:
-                # Already reached at the start, so an instruction to visit that page would ask for more than the goal.
-                dropped["flow: begins on the page to visit"] += 1
-            elif (flow := golden_flow(graph, goal)) is None or not FLOW_LENGTH[0] <= len(flow) <= FLOW_LENGTH[1]:
-                dropped["flow: too short or too long"] += 1
-            elif any(a == b for a, b in zip(flow, flow[1:], strict=False)):
-                dropped["flow: repeats an action immediately"] += 1
-            elif _leaves(graph, goal, flow):
-                dropped["flow: leaves its app by back"] += 1
-            elif seen & (keys := {(app, flow), pages_of(graph, goal.start, flow)}):
-                dropped["flow: duplicate path or actions"] += 1
-            else:
-                seen |= keys
-                found.append(goal)
+        goals = list(dict.fromkeys(_goals(graph, app, walks, random.Random(f"{seed}/{app}"))))
+        if most:
+            goals.sort(key=lambda goal: fraction(repr(goal)))
+        found += _usable(graph, app, goals, most or len(goals), dropped)
     return found
+
+
+def _usable(graph: PageGraph, app: str, goals: Sequence[Goal], most: int, dropped: Counter[str]) -> list[Goal]:
+    """The first `most` goals whose flows can be used; the others before them are counted by reason."""
+    found: list[Goal] = []
+    seen: set[object] = set()
+    for goal in goals:
+        if len(found) == most:
+            break
+        if Reach(graph.pages[goal.start].identity) in goal.subtasks:
+            # Already reached at the start, so an instruction to visit that page would ask for more than the goal.
+            dropped["flow: begins on the page to visit"] += 1
+        elif (flow := golden_flow(graph, goal)) is None or not FLOW_LENGTH[0] <= len(flow) <= FLOW_LENGTH[1]:
+            dropped["flow: too short or too long"] += 1
+        elif any(a == b for a, b in zip(flow, flow[1:], strict=False)):
+            dropped["flow: repeats an action immediately"] += 1
+        elif _leaves(graph, goal, flow):
+            dropped["flow: leaves its app by back"] += 1
+        elif seen & (keys := {(app, flow), pages_of(graph, goal.start, flow)}):
+            dropped["flow: duplicate path or actions"] += 1
+        else:
+            seen |= keys
+            found.append(goal)
+    return found
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1 that depends on a text alone."""
+    return int.from_bytes(hashlib.sha256(text.encode(errors="replace")).digest()[:8]) / 2**64
 
 
 def pages_of(graph: PageGraph, start: str, flow: Sequence[PageAction]) -> tuple[str, ...]:

@@ -1,24 +1,40 @@
-"""The page graph: pages, edges labeled with actions, shortest paths from the apps' homes, and its files."""
+"""The page graph: pages, edges labeled with actions, and shortest paths from the apps' homes."""
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from mobilerl.reachagent.actions import PageAction, same_action
 from mobilerl.reachagent.identity import Abstraction
-from mobilerl.system.atomic_files import sync_folder, write_atomic
-
-FORMAT = "mobilerl page graph 1"
-GRAPH_FILE, SCREENS = "graph.json", "screens"
 
 
 class GraphError(ValueError):
     """Error of a graph that cannot be used. The message names the file or the page."""
+
+
+class Content(Protocol):
+    """What a page shows: in memory, or read from files when it is asked for."""
+
+    @property
+    def xml(self) -> str: ...
+    @property
+    def screenshot(self) -> bytes:
+        """PNG; b"" if the explorer took none."""
+
+    @property
+    def actions(self) -> tuple[PageAction, ...]:
+        """The action space A(P)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Content in memory."""
+
+    xml: str
+    screenshot: bytes
+    actions: tuple[PageAction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +49,19 @@ class Page:
     app: str
     identity: str
     title: str
-    xml: str
-    screenshot: bytes
-    """PNG; b"" if the explorer took none."""
-    actions: tuple[PageAction, ...]
-    """The action space A(P); action numbers are indices into it."""
+    content: Content
+
+    @property
+    def xml(self) -> str:
+        return self.content.xml
+
+    @property
+    def screenshot(self) -> bytes:
+        return self.content.screenshot
+
+    @property
+    def actions(self) -> tuple[PageAction, ...]:
+        return self.content.actions
 
 
 @dataclass
@@ -53,12 +77,16 @@ class PageGraph:
     pages: dict[str, Page] = field(default_factory=dict)
     edges: dict[str, dict[PageAction, str]] = field(default_factory=dict)
     abstraction: Abstraction = field(default_factory=Abstraction)
+    _flows: dict[str, dict[str, tuple[PageAction, ...]]] = field(default_factory=dict, compare=False, repr=False)
+    _into: dict[str, list[tuple[str, PageAction]]] = field(default_factory=dict, compare=False, repr=False)
+    _variants: dict[str, list[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def add_page(self, page: Page) -> None:
         if page.id in self.pages:
             raise GraphError(f"there are two pages with the id {page.id}")
         self.pages[page.id] = page
         self.edges[page.id] = {}
+        self._variants.setdefault(page.identity, []).append(page.id)
 
     def add_edge(self, source: str, action: PageAction, target: str) -> None:
         """Adds an edge. Raises GraphError for an unknown page or an action that the page does not offer."""
@@ -68,6 +96,8 @@ class PageGraph:
         if action.slot not in self.pages[source].actions:
             raise GraphError(f"the page {source} does not offer {action.to_json()}")
         self.edges[source][action] = target
+        self._flows.clear()
+        self._into.clear()
 
     def target(self, page: str, action: PageAction) -> str | None:
         """Page that an action leads to; None if it was never tried.
@@ -98,6 +128,24 @@ class PageGraph:
                     queue.append(target)
         return found
 
+    def flows(self, app: str) -> dict[str, tuple[PageAction, ...]]:
+        """Shortest action sequences from an app's home to all reachable identities, by identity."""
+        if app not in self._flows:
+            self._flows[app] = {}
+            for page, flow in self.paths(app).items():
+                self._flows[app].setdefault(self.pages[page].identity, flow)
+        return self._flows[app]
+
+    def into(self) -> dict[str, list[tuple[str, PageAction]]]:
+        """Pages and their actions that lead to each page."""
+        if not self._into:
+            for source, action, target in self.triples():
+                self._into.setdefault(target, []).append((source, action))
+        return self._into
+
+    def variants(self, identity: str) -> list[str]:
+        return self._variants.get(identity, [])
+
     def unreachable(self) -> tuple[str, ...]:
         """Pages that cannot be reached from any app's home."""
         reached = {page for app in self.homes for page in self.paths(app)}
@@ -105,73 +153,3 @@ class PageGraph:
 
     def triples(self) -> list[tuple[str, PageAction, str]]:
         return [(source, a, target) for source, known in self.edges.items() for a, target in known.items()]
-
-    def to_json(self) -> dict[str, Any]:
-        """The graph as JSON values, without dumps and screenshots."""
-        numbers = {page: i for i, page in enumerate(self.pages)}
-        edges: dict[str, list[Any]] = defaultdict(list)
-        for source, action, target in self.triples():
-            edges[source].append([self.pages[source].actions.index(action.slot), action.text, numbers[target]])
-        pages = [
-            {
-                "id": p.id,
-                "app": p.app,
-                "identity": p.identity,
-                "title": p.title,
-                "screenshot": bool(p.screenshot),
-                "actions": [a.to_json() for a in p.actions],
-                "edges": edges[p.id],
-            }
-            for p in self.pages.values()
-        ]
-        return {
-            "format": FORMAT,
-            "width": self.width,
-            "height": self.height,
-            "homes": self.homes,
-            "abstraction": self.abstraction.to_json(),
-            "pages": pages,
-        }
-
-    def save(self, folder: Path) -> None:
-        """Writes `screens/<number>.{xml,png}` and then `graph.json`."""
-        (folder / SCREENS).mkdir(parents=True, exist_ok=True)
-        for number, page in enumerate(self.pages.values()):
-            (folder / SCREENS / f"{number}.xml").write_text(page.xml, encoding="utf-8")
-            if page.screenshot:
-                (folder / SCREENS / f"{number}.png").write_bytes(page.screenshot)
-        sync_folder(folder)
-        write_atomic(folder / GRAPH_FILE, json.dumps(self.to_json(), ensure_ascii=False).encode())
-
-    @classmethod
-    def load(cls, folder: Path) -> PageGraph:
-        """Loads a graph. Raises GraphError if a file is missing or damaged."""
-        file = folder / GRAPH_FILE
-        try:
-            stored = json.loads(file.read_bytes())
-            if stored.get("format") != FORMAT:
-                raise GraphError(f"{file} is not a page graph: its format is not {FORMAT!r}")
-            return _read(stored, folder / SCREENS)
-        except GraphError:
-            raise
-        except OSError as error:
-            raise GraphError(f"a page graph cannot be read: {error}") from None
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-            raise GraphError(f"{file} is damaged: {type(error).__name__}: {error}; explore again") from None
-
-
-def _read(stored: Mapping[str, Any], screens: Path) -> PageGraph:
-    abstraction = Abstraction.from_json(stored["abstraction"])
-    graph = PageGraph(stored["width"], stored["height"], dict(stored["homes"]), abstraction=abstraction)
-    ids = [p["id"] for p in stored["pages"]]
-    for number, p in enumerate(stored["pages"]):
-        actions = tuple(PageAction.from_json(a) for a in p["actions"])
-        xml = (screens / f"{number}.xml").read_text(encoding="utf-8")
-        png = (screens / f"{number}.png").read_bytes() if p["screenshot"] else b""
-        graph.add_page(Page(p["id"], p["app"], p["identity"], p["title"], xml, png, actions))
-    for p in stored["pages"]:
-        for number, text, target in p["edges"]:
-            graph.add_edge(p["id"], replace(graph.pages[p["id"]].actions[number], text=text), ids[target])
-    if missing := [app for app, page in graph.homes.items() if page not in graph.pages]:
-        raise ValueError(f"the home of {missing[0]} is not in the graph")
-    return graph

@@ -67,13 +67,14 @@ def shape_of(xml: str) -> Shape:
             reader.read(node, in_list=False, in_control=False)
     except RecursionError:
         raise ValueError("unreadable UI dump: it is nested too deeply") from None
-    return Shape(next((n.get("package", "") for n in root.iter("node")), ""), reader.title, frozenset(reader.controls))
+    package = next((name for n in root.iter() if (name := n.get("package"))), "")  # Appium names tags after classes
+    return Shape(package, reader.title, frozenset(reader.controls))
 
 
 def field_hints(xml: str, width: int, height: int) -> dict[Box, str]:
     """Hints of the text fields in a dump that `shape_of` can read, by box (0-999)."""
     hints = {}
-    for node in ET.fromstring(xml).iter("node"):
+    for node in ET.fromstring(xml).iter():
         if (hint := " ".join(node.get("hint", "").split())) and (box := node_box(node, width, height)):
             hints[box] = hint
     return hints
@@ -117,11 +118,11 @@ class _Reader:
 class Abstraction:
     """Maps a shape to its page. `labels` are the (package, use, label) of pages; None for all without a digit.
 
-    `titles` are the (package, title) of pages.
+    `titles` are the (package, title) of pages; None for all titles, where every page has its own content.
     """
 
     labels: frozenset[Texts] | None = None
-    titles: frozenset[Texts] = frozenset()
+    titles: frozenset[Texts] | None = frozenset()
 
     def identity(self, shape: Shape) -> str:
         """Hash (twelve hex digits) that is equal for screens of the same page."""
@@ -129,6 +130,8 @@ class Abstraction:
 
     def title(self, shape: Shape) -> str:
         """The title if it names the page, else `ANY` or `NUMBER`."""
+        if self.titles is None:
+            return shape.title
         if _has_digit(shape.title):
             return NUMBER
         return shape.title if (shape.package, shape.title) in self.titles else ANY
@@ -145,12 +148,13 @@ class Abstraction:
         return _digest([package, *sorted({(use, self.label(package, use, text)) for use, text in shape.controls})])
 
     def to_json(self) -> dict[str, Any]:
-        return {"labels": None if self.labels is None else sorted(self.labels), "titles": sorted(self.titles)}
+        known = {"labels": self.labels, "titles": self.titles}
+        return {name: None if texts is None else sorted(texts) for name, texts in known.items()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Abstraction:
-        labels = values["labels"]
-        return cls(None if labels is None else frozenset(map(tuple, labels)), frozenset(map(tuple, values["titles"])))
+        known = (values["labels"], values["titles"])
+        return cls(*(None if texts is None else frozenset(map(tuple, texts)) for texts in known))
 
 
 def learn(phones: Sequence[Iterable[Shape]]) -> Abstraction:

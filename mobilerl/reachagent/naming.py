@@ -5,16 +5,18 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from dataclasses import replace
+from functools import lru_cache
 
 from mobilerl.reachagent.actions import PageAction
 from mobilerl.reachagent.graph import Page, PageGraph
-from mobilerl.reachagent.identity import shape_of
+from mobilerl.reachagent.identity import Shape, shape_of
 
 LONGEST_NAME = 40
 """Maximum length of a name in characters."""
 COMMON = 4
 """Number of pages sharing a name from which it is too unspecific."""
+CACHED = 4096
+"""Number of parsed pages kept in memory."""
 
 PHRASES = {
     "click": ("tap {name}", "press {name}", "choose {name}", "select {name}"),
@@ -53,11 +55,13 @@ class Names:
     """Names of the pages of a graph, from their titles and elements."""
 
     def __init__(self, graph: PageGraph) -> None:
-        self._shapes = {page.id: shape_of(page.xml) for page in graph.pages.values()}
+        self._shape = lru_cache(CACHED)(lambda page_id: shape_of(graph.pages[page_id].xml))
         self._abstraction = graph.abstraction
+        self._packages: dict[str, str] = {}
         self._pages: dict[str, set[str]] = defaultdict(set)
         self._labels: dict[str, set[str]] = defaultdict(set)
         for page in graph.pages.values():
+            self._packages[page.id] = self._shape(page.id).package
             self._pages[page.title].add(page.identity)
             for label in self._controls(page):
                 self._labels[label].add(page.identity)
@@ -76,7 +80,7 @@ class Names:
 
     def general(self, page: Page) -> bool:
         """Whether the title is not contents, since a page for any contact must not be named after one of them."""
-        shape = replace(self._shapes[page.id], title=page.title)
+        shape = Shape(self._packages[page.id], page.title, frozenset())
         return not page.title or self._abstraction.title(shape) == page.title
 
     def title(self, page: Page) -> str:
@@ -97,7 +101,7 @@ class Names:
 
     def _controls(self, page: Page) -> set[str]:
         """Labels of controls that are not contents."""
-        shape = self._shapes[page.id]
+        shape = self._shape(page.id)
         labels = {t for use, t in shape.controls if self._abstraction.label(shape.package, use, t) == t}
         return {label for label in labels if is_name(label)}
 

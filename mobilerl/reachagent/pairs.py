@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,8 +19,8 @@ from mobilerl.models.codec import Codec
 from mobilerl.policy.screen import Box
 from mobilerl.reachagent.actions import PageAction, from_device, same_action
 from mobilerl.reachagent.agent import Decision, PageAgent, Query
-from mobilerl.reachagent.dpo import PreferencePair
 from mobilerl.reachagent.graph import PageGraph
+from mobilerl.reachagent.pair_files import PreferencePair
 from mobilerl.reachagent.responses import INEXPRESSIBLE, UNKNOWN_WORDS, ResponseWriter, has_unknown_tokens, query_flows
 from mobilerl.reachagent.rewards import Level, State, advance, distances, first_state, level
 from mobilerl.reachagent.tasks import PageTask
@@ -76,14 +76,16 @@ def _with_texts(space: Sequence[PageAction], golden_text: str, rng: random.Rando
 
 
 def preference_pairs(
-    graph: PageGraph, tasks: Sequence[PageTask], agent: PageAgent, writer: ResponseWriter, codec: Codec, seed: int
-) -> tuple[list[PreferencePair], Counter[str]]:
-    """Makes pairs of responses; returns them with counts of pairs by source and of steps without a pair by reason."""
-    answers = query_flows(agent, writer, tasks)
-    counts: Counter[str] = Counter()
-    made: list[PreferencePair] = []
-    for task in tasks:
-        decisions = answers[task.id]
+    graph: PageGraph,
+    tasks: Sequence[PageTask],
+    agent: PageAgent,
+    writer: ResponseWriter,
+    codec: Codec,
+    seed: int,
+    counts: Counter[str],
+) -> Iterator[PreferencePair]:
+    """Yields pairs of responses; counts pairs by source, and steps without a pair by reason."""
+    for task, decisions in query_flows(agent, writer, tasks):
         own = [decision.action for _, decision in decisions]
         counts[INVALID_RESPONSES] += own.count(None)
         pairs = action_pairs(graph, task, own, seed)
@@ -91,9 +93,8 @@ def preference_pairs(
         for pair in pairs:
             counts[pair.source] += 1
             if found := _response_pair(task, pair, *decisions[pair.step], writer, codec, counts):
-                made.append(found)
-    counts["pairs"] = len(made)
-    return made, +counts
+                counts["pairs"] += 1
+                yield found
 
 
 def _response_pair(

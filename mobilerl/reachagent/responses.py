@@ -20,6 +20,8 @@ from mobilerl.reachagent.tasks import PageTask
 from mobilerl.sft.reasoning import written_thought
 from mobilerl.sft.samples import ExpertStep, Sample, encode
 
+TOGETHER = 128
+"""Number of tasks about which an agent is asked at the same time."""
 INEXPRESSIBLE = "no response expresses the action"
 UNKNOWN_WORDS = "the checkpoint's vocabulary lacks some characters"
 
@@ -139,8 +141,15 @@ def has_unknown_tokens(codec: Codec, sample: Sample) -> bool:
 
 def query_flows(
     agent: PageAgent, writer: ResponseWriter, tasks: Sequence[PageTask]
-) -> dict[str, list[tuple[Query, Decision]]]:
-    """Decisions of the agent at the steps of golden flows, by task id; all earlier steps are golden."""
-    queries = {task.id: [query for query, _ in writer.flow(task)] for task in tasks}
-    decisions = iter(agent.decide([query for flow in queries.values() for query in flow]))
-    return {name: [(query, next(decisions)) for query in flow] for name, flow in queries.items()}
+) -> Iterator[tuple[PageTask, list[tuple[Query, Decision]]]]:
+    """Yields each task with the agent's decisions at the steps of its golden flow; all earlier steps are golden."""
+    for some in parts(tasks):
+        flows = [[query for query, _ in writer.flow(task)] for task in some]
+        decisions = iter(agent.decide([query for flow in flows for query in flow]))
+        for task, flow in zip(some, flows, strict=True):
+            yield task, [(query, next(decisions)) for query in flow]
+
+
+def parts(tasks: Sequence[PageTask]) -> Iterator[Sequence[PageTask]]:
+    """Splits tasks into those that an agent is asked about together, whose screens are in memory."""
+    return (tasks[start : start + TOGETHER] for start in range(0, len(tasks), TOGETHER))

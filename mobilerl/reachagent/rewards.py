@@ -13,16 +13,14 @@ For an action that was never tried during exploration, d is infinite.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+from itertools import combinations
 
 from mobilerl.reachagent.actions import COMPLETE, PageAction, same_action
 from mobilerl.reachagent.graph import PageGraph
-
-OTHER_TEXT = "\0"
-"""Stands for any text that no goal asks for."""
 
 
 class Level(IntEnum):
@@ -81,19 +79,25 @@ def advance(graph: PageGraph, goal: Goal, state: State, action: PageAction) -> S
     target = graph.target(state.page, action)
     if target is None:
         return None
-    here = graph.pages[state.page].identity
-    operated = {
-        i
-        for i, s in enumerate(goal.subtasks)
-        if isinstance(s, Operate) and s.identity == here and same_action(action, s.action)
-    }
-    return _at(graph, goal, State(target, state.done | operated))
+    return _at(graph, goal, State(target, state.done | _operated(graph, goal, state.page, action)))
 
 
 def _at(graph: PageGraph, goal: Goal, state: State) -> State:
-    here = graph.pages[state.page].identity
-    reached = {i for i, s in enumerate(goal.subtasks) if isinstance(s, Reach) and s.identity == here}
-    return State(state.page, state.done | reached)
+    return State(state.page, state.done | _reached(graph, goal, state.page))
+
+
+def _reached(graph: PageGraph, goal: Goal, page: str) -> frozenset[int]:
+    here = graph.pages[page].identity
+    return frozenset(i for i, s in enumerate(goal.subtasks) if isinstance(s, Reach) and s.identity == here)
+
+
+def _operated(graph: PageGraph, goal: Goal, page: str, action: PageAction) -> frozenset[int]:
+    here = graph.pages[page].identity
+    return frozenset(
+        i
+        for i, s in enumerate(goal.subtasks)
+        if isinstance(s, Operate) and s.identity == here and same_action(action, s.action)
+    )
 
 
 def moves(graph: PageGraph, goal: Goal, state: State) -> Iterator[tuple[PageAction, State]]:
@@ -107,18 +111,12 @@ def moves(graph: PageGraph, goal: Goal, state: State) -> Iterator[tuple[PageActi
             yield action, after
 
 
-def _outcomes(graph: PageGraph, goal: Goal, state: State) -> Iterator[State]:
-    """Yields the states that actions may lead to, including typing an arbitrary text."""
-    for action, after in moves(graph, goal, state):
-        yield after
-        if action.kind == "input":
-            other = advance(graph, goal, state, replace(action, text=OTHER_TEXT))
-            if other is not None and other != after:
-                yield other
-
-
 def golden_flow(graph: PageGraph, goal: Goal) -> tuple[PageAction, ...] | None:
     """A shortest flow, which ends with `complete`; None if the goal cannot be reached."""
+    app = graph.pages[goal.start].app
+    if len(goal.subtasks) == 1 and isinstance(goal.subtasks[0], Reach) and graph.homes.get(app) == goal.start:
+        known = graph.flows(app).get(goal.subtasks[0].identity)
+        return None if known is None else (*known, COMPLETE)
     begin = first_state(graph, goal)
     ways: dict[State, tuple[PageAction, ...]] = {begin: ()}
     queue = deque([begin])
@@ -134,40 +132,71 @@ def golden_flow(graph: PageGraph, goal: Goal) -> tuple[PageAction, ...] | None:
 
 
 def distances(graph: PageGraph, goal: Goal) -> dict[State, int]:
-    """d of all reachable states from which the goal can be reached, including `complete`."""
-    begin = first_state(graph, goal)
-    before: dict[State, list[State]] = defaultdict(list)
-    seen, queue = {begin}, deque([begin])
+    """d of the states from which the goal can be reached and is not yet, including `complete`.
+
+    Searches backward from the last subtask to be done, since few pages lead to most goals in a large graph.
+    """
+    everything = frozenset(range(len(goal.subtasks)))
+    into, ends = _ways(graph, goal)
+    found: dict[State, int] = {}
+    queue = deque((State(page, everything), 1) for page in ends)
     while queue:
-        state = queue.popleft()
-        for after in _outcomes(graph, goal, state):
-            before[after].append(state)
-            if after not in seen:
-                seen.add(after)
-                queue.append(after)
-    found = {state: 1 for state in seen if finished(goal, state)}
-    queue = deque(found)
-    while queue:
-        state = queue.popleft()
-        for earlier in before[state]:
-            if earlier not in found:
-                found[earlier] = found[state] + 1
-                queue.append(earlier)
+        state, left = queue.popleft()
+        for earlier in _before(graph, goal, into, state):
+            if earlier.done != everything and earlier not in found:
+                found[earlier] = left + 1
+                queue.append((earlier, left + 1))
     return found
+
+
+Ways = Mapping[str, Sequence[tuple[str, PageAction]]]
+
+
+def _ways(graph: PageGraph, goal: Goal) -> tuple[Ways, set[str]]:
+    """The page and action of every way into a page, with inputs that the goal asks for, and pages on which a subtask
+    may end."""
+    into: Ways = graph.into()
+    ends = set[str]()
+    for s in goal.subtasks:
+        pages = graph.variants(s.identity)
+        if isinstance(s, Reach):
+            ends.update(pages)
+            continue
+        for page in pages:
+            target = graph.target(page, s.action)
+            if target is not None and s.action not in graph.edges[page] and s.action.slot in graph.pages[page].actions:
+                into = {**into, target: (*into.get(target, ()), (page, s.action))}
+            ends.update(t for action, t in graph.edges[page].items() if same_action(action, s.action))
+            ends.update([target] if target is not None else [])
+    return into, ends
+
+
+def _before(graph: PageGraph, goal: Goal, into: Ways, state: State) -> Iterator[State]:
+    """Yields the states from which one action leads to a state."""
+    reached = _reached(graph, goal, state.page)
+    for page, action in into.get(state.page, ()):
+        new = reached | _operated(graph, goal, page, action)
+        if new <= state.done:
+            there = _reached(graph, goal, page)
+            for size in range(len(new) + 1):
+                for some in combinations(new, size):
+                    if there <= (done := state.done.difference(some)):
+                        yield State(page, done)
 
 
 def level(
     graph: PageGraph, goal: Goal, remaining: Mapping[State, int], state: State, taken: int, action: PageAction
 ) -> Level:
     """Reward of an action in a state reached after `taken` steps; `remaining` is `distances(graph, goal)`."""
-    longest = remaining[first_state(graph, goal)]
+    begin = first_state(graph, goal)
+    longest = 1 if finished(goal, begin) else remaining[begin]
     if action.slot not in graph.pages[state.page].actions:
         return Level.INVALID
     if action == COMPLETE:
         left = 0 if finished(goal, state) else None
     else:
         after = advance(graph, goal, state, action)
-        left = remaining.get(after) if after is not None else None
+        left = None if after is None else 1 if finished(goal, after) else remaining.get(after)
     if left is None:
         return Level.INCOMPLETE
     return Level.GOLDEN if taken + 1 + left <= longest else Level.LONGER

@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.config.claims import check_claim, claim
-from mobilerl.config.reading import held
+from mobilerl.config.reading import lock_run_dir
 from mobilerl.engines.registry import make_engine, make_trainer_engine
 from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import invalid_lines, read_results, write_results
@@ -24,10 +25,11 @@ from mobilerl.models.codec import Codec
 from mobilerl.policy.context import make_context, prompt_hash
 from mobilerl.reachagent.agent import SUITE, PageAgent, Scenes
 from mobilerl.reachagent.collect import check, page_graph, page_tasks
-from mobilerl.reachagent.dpo import PAIRS_FILE, DpoTrainer, PreferencePair, read_pairs, step_count, write_pairs
+from mobilerl.reachagent.dpo import DpoTrainer, step_count
 from mobilerl.reachagent.evaluation import evaluate, table
 from mobilerl.reachagent.graph import PageGraph
 from mobilerl.reachagent.metrics import MAX_STEPS
+from mobilerl.reachagent.pair_files import PAIRS_FILE, StoredPairs, write_pairs
 from mobilerl.reachagent.pairs import preference_pairs
 from mobilerl.reachagent.responses import ResponseWriter, flow_samples, has_unknown_tokens
 from mobilerl.reachagent.tasks import TaskSet
@@ -68,7 +70,7 @@ class ReachAgentRun(SftRun):
 
     @cached_property
     def tasks(self) -> TaskSet:
-        return page_tasks(self.graph, self.recipe.pages.walks, self.seed, self.run_dir / "pages", say)
+        return page_tasks(self.graph, self.recipe.pages, self.seed, self.run_dir / "pages", say)
 
     @cached_property
     def writer(self) -> ResponseWriter:
@@ -81,17 +83,24 @@ class ReachAgentRun(SftRun):
         if out := self.find_finished(STAGE1):
             return out
         settings = self.recipe.pages
+        rate = settings.learning_rate
+        return self.train(STAGE1, self.base_path, self.codec, self._samples(), settings.epochs, learning_rate=rate)
+
+    def _samples(self) -> Iterator[Sample]:
+        """Samples of stage 1, which are written to the disk one by one."""
+        settings, number = self.recipe.pages, 0
         counts: Counter[str] = Counter()
         kinds = {"navigation": True, "reaching": settings.reaching, "operation": settings.operation}
         tasks = [task for task in self.tasks.train if kinds[task.kind]]
-        samples = list(flow_samples(self.writer, tasks, self.codec, settings.alignment, self.seed, counts))
-        if not samples:
+        for sample in flow_samples(self.writer, tasks, self.codec, settings.alignment, self.seed, counts):
+            yield sample
+            number += 1
+        if not number:
             raise ConfigError(f"{self.base_path} can learn no step of {len(tasks)} tasks: {_summary(counts)}")
         say(f"stage 1: {len(tasks)} tasks; {_summary(counts)}")
-        others = self._demonstrations(round(len(samples) * settings.demo_share / (1.0 - settings.demo_share)))
+        others = self._demonstrations(round(number * settings.demo_share / (1.0 - settings.demo_share)))
         write_atomic(self.run_dir / COUNTS, json.dumps({**counts, "demonstrations": len(others)}, indent=1).encode())
-        rate = settings.learning_rate
-        return self.train(STAGE1, self.base_path, self.codec, samples + others, settings.epochs, learning_rate=rate)
+        yield from others
 
     def _demonstrations(self, number: int) -> list[Sample]:
         """Makes `number` samples of ordinary demonstrations, in the form of the last SFT stage."""
@@ -109,19 +118,21 @@ class ReachAgentRun(SftRun):
 
     # --- stage 2 ---------------------------------------------------------------------------------------------
 
-    def preferences(self, stage1: Path) -> list[PreferencePair]:
+    def preferences(self, stage1: Path) -> StoredPairs:
         """Pairs of responses from the stage-1 policy on the navigation tasks of the training set."""
         if (self.run_dir / PAIRS_FILE).is_file():
             say("preference pairs: already there")
-            return read_pairs(self.run_dir)
+            return StoredPairs(self.run_dir)
         tasks = [task for task in self.tasks.train if task.kind == "navigation"]
         agent = self._agent(stage1, 1.0, self.seed)
-        pairs, counts = preference_pairs(self.graph, tasks, agent, self.writer, self.codec, self.seed)
+        counts: Counter[str] = Counter()
+        made = preference_pairs(self.graph, tasks, agent, self.writer, self.codec, self.seed, counts)
+        write_pairs(made, self.run_dir)
         say(f"preference pairs: {_summary(counts)}")
-        if not pairs:
+        if not counts["pairs"]:
+            (self.run_dir / PAIRS_FILE).unlink()
             raise ConfigError(f"{len(tasks)} navigation tasks give no preference pairs: {_summary(counts)}")
-        write_pairs(pairs, self.run_dir)
-        return pairs
+        return StoredPairs(self.run_dir)
 
     def train_dpo(self, stage1: Path) -> Path:
         """Runs DPO with stage 1 as the reference and returns the last checkpoint."""
@@ -213,7 +224,7 @@ def run(recipe: Recipe, run_dir: Path) -> Path:
     if recipe.sft.node_rank:
         follow(recipe.sft)
         return run_dir / "final"
-    with held(run_dir):
+    with lock_run_dir(run_dir):
         return _run(recipe, run_dir)
 
 
@@ -225,7 +236,7 @@ def _run(recipe: Recipe, run_dir: Path) -> Path:
     entries = [("SFT", made.measure(f"{SUITE}-before", made.base_path))]
     final = made.train_stage1()
     entries.append(("stage 1", made.measure(f"{SUITE}-stage1", final)))
-    if recipe.dpo.enabled:
+    if recipe.dpo.epochs:
         final = made.train_dpo(final)
         entries.append(("DPO", made.measure(f"{SUITE}-after", final)))
     put_final(final, run_dir, TRAINER_FILES)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mobilerl.reachagent.actions import PageAction
-from mobilerl.reachagent.goals import find_goals, pages_of, similar
+from mobilerl.reachagent.goals import find_goals, fraction, pages_of, similar
 from mobilerl.reachagent.graph import Page, PageGraph
 from mobilerl.reachagent.naming import NAVIGATE, OPEN, OPERATE, REACH, Names, phrase
 from mobilerl.reachagent.rewards import Goal, Operate, Reach, golden_flow
@@ -49,24 +49,38 @@ class TaskSet:
     """Number of dropped flows and tasks, by reason."""
 
 
-def make_tasks(graph: PageGraph, walks: int = 1000, test_share: float = 0.2, seed: int = 0) -> TaskSet:
+def make_tasks(graph: PageGraph, walks: int = 1000, test_share: float = 0.2, flows: int = 0, seed: int = 0) -> TaskSet:
     """Splits the flows and then makes the tasks of each side; duplicates stay in the test set.
 
-    `test_share` is the fraction of flows that are held out (ReachAgent: 0.05, of many more flows).
-    Raises ValueError if the graph has fewer than two flows.
+    All flows to the same page are on one side: in the test set for a fraction `test_share` of the pages. `flows` is the
+    maximum number of flows per app, 0 for all. Raises ValueError if the flows lead to fewer than two pages.
     """
     dropped: Counter[str] = Counter()
     rng = random.Random(seed)
-    goals = find_goals(graph, walks, rng, dropped)
-    if len(goals) < 2:
-        raise ValueError(f"the graph has {len(goals)} flows; a train and a test set need at least two")
+    goals = find_goals(graph, walks, seed, dropped, flows)
+    held_out = _held_out({_place(graph, goal) for goal in goals}, test_share)
     rng.shuffle(goals)
-    held_out = max(1, round(test_share * len(goals)))
+    goals.sort(key=lambda goal: _place(graph, goal) not in held_out)  # the test set first
     writer = _Writer(graph, rng, dropped)
-    test = [task for goal in goals[:held_out] for task in writer.tasks(goal)]
-    train = [task for goal in goals[held_out:] for task in writer.tasks(goal)]
-    check_no_leak(train, test)
-    return TaskSet(train, test, dropped)
+    made: tuple[list[PageTask], list[PageTask]] = [], []
+    for goal in goals:
+        made[_place(graph, goal) in held_out].extend(writer.tasks(goal))
+    check_no_leak(*made)
+    return TaskSet(*made, dropped)
+
+
+def _place(graph: PageGraph, goal: Goal) -> str:
+    """App and page that a navigation goal leads to."""
+    return f"{graph.pages[goal.start].app}/{goal.subtasks[-1].identity}"
+
+
+def _held_out(places: set[str], share: float) -> set[str]:
+    """The places of the test set, at least one, chosen by a hash, so that more apps or pages do not move any."""
+    ordered = sorted(places, key=fraction)
+    if len(ordered) < 2:
+        raise ValueError(f"the graph has flows to {len(ordered)} pages; a train and a test set need at least two")
+    below = sum(fraction(place) < share for place in ordered)
+    return set(ordered[: min(max(below, 1), len(ordered) - 1)])
 
 
 def check_no_leak(train: Iterable[PageTask], test: Iterable[PageTask]) -> None:

@@ -23,7 +23,7 @@ class Status(StrEnum):
     """How an episode ended. All but `INFRA_ERROR` are results of the policy."""
 
     FINISHED = "finished"
-    """The agent finished."""
+    """The agent finished, or the judge found the task done (`judge.every_step`)."""
     TRUNCATED = "truncated"
     """The step budget ran out."""
     INVALID = "invalid"

@@ -20,10 +20,10 @@ from typing import Any
 
 from mobilerl.envs.base import DeviceEvent, DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
 from mobilerl.envs.pool import FixedDevices
-from mobilerl.judge.scorer import Scorer
+from mobilerl.judge.scorer import NoVerdict, Scorer
 from mobilerl.policy.actor import Actor
 from mobilerl.records import Cause, Group, LostGroup, Status, Trajectory
-from mobilerl.rollout.episode import EpisodeSettings, Played, play_episode
+from mobilerl.rollout.episode import EpisodeSettings, Rollout, do_rollout
 from mobilerl.rollout.reward import compute_reward
 
 log = logging.getLogger(__name__)
@@ -34,13 +34,16 @@ JUDGE_METRICS = {
 }
 """Costs of a judge and the names under which the scorer's metrics report them."""
 
+RETRIES = 3
+"""Number of times that an episode is repeated after device failures."""
+
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
     """Settings of a collector. `min_group` is the minimum fraction of its episodes that a usable group completed."""
 
     group_size: int = 8
-    max_retries: int = 3
+    max_retries: int = RETRIES
     min_group: float = 0.75
     episode: EpisodeSettings = EpisodeSettings()
 
@@ -84,7 +87,8 @@ class _OpenGroup:
 class Collector:
     """Collects groups on `devices` with `actor`. Use it as an async context manager, or call `start` and `close`.
 
-    With a `scorer` (a judge), rewards come from it instead of the tasks' own checks.
+    With a `scorer` (a judge), rewards come from it instead of the tasks' own checks; one that has `solved` also ends
+    episodes.
     `counts` holds dispatched, finished, infra_errors, retried, failed (after all retries) and lost_groups. Counts and
     `busy_s` never decrease.
     """
@@ -119,7 +123,7 @@ class Collector:
         self._changed, self._scorer = changed, scorer
         self._scoring: set[asyncio.Task[Trajectory]] = set()
         self._jobs: list[_Job] = []
-        self._playing: set[asyncio.Task[Played]] = set()
+        self._playing: set[asyncio.Task[Rollout]] = set()
         self._open: dict[str, _OpenGroup] = {}
         self._ready: asyncio.Queue[Group | None] = asyncio.Queue()
         self._waiting = {self._ready}
@@ -269,43 +273,45 @@ class Collector:
                 env = self.pool.take(job.failed_on)
                 if env is not None:
                     self._jobs.remove(job)
-                    episode = asyncio.get_running_loop().create_task(self._play(env, job))
+                    episode = asyncio.get_running_loop().create_task(self._run_job(env, job))
                     self._playing.add(episode)
                     episode.add_done_callback(partial(self._finish_episode, env=env, job=job))
                 elif not job.failed_on:
                     break  # no device is ready
         self._changed()
 
-    async def _play(self, env: MobileEnv, job: _Job) -> Played:
+    async def _run_job(self, env: MobileEnv, job: _Job) -> Rollout:
         self._began[job.id] = time.monotonic()
         try:
-            return await play_episode(
-                env, self._open[job.group].actor, job.task, job.id, self.settings.episode, scored=self._scorer is None
+            actor, scorer = self._open[job.group].actor, self._scorer
+            solved = getattr(scorer, "solved", None)
+            return await do_rollout(
+                env, actor, job.task, job.id, self.settings.episode, scored=scorer is None, solved=solved
             )
         finally:
             self._busy_s += time.monotonic() - self._began.pop(job.id)
 
-    def _finish_episode(self, episode: asyncio.Task[Played], env: MobileEnv, job: _Job) -> None:
+    def _finish_episode(self, episode: asyncio.Task[Rollout], env: MobileEnv, job: _Job) -> None:
         """Files or scores an episode that has ended and returns its device, without yielding in between."""
         self._playing.discard(episode)
         if self._died(episode):
             return
-        played = episode.result()
-        if self._scorer is None or played.trajectory.status is Status.INFRA_ERROR:
-            self._file(job, played.trajectory, played.fault)
+        rollout = episode.result()
+        if self._scorer is None or rollout.solved or rollout.trajectory.status is Status.INFRA_ERROR:
+            self._file(job, rollout.trajectory, rollout.fault, elsewhere=not isinstance(rollout.fault, NoVerdict))
         else:
             # Scoring needs no device, and the policy must not wait for this episode's next request.
-            scoring = asyncio.get_running_loop().create_task(self._score(self._scorer, played))
+            scoring = asyncio.get_running_loop().create_task(self._score(self._scorer, rollout))
             self._scoring.add(scoring)
             scoring.add_done_callback(lambda done: self._finish_scoring(done, job))
-        self.pool.give_back(env, played.trajectory.error if played.fault is None else "")
+        self.pool.give_back(env, rollout.trajectory.error if rollout.fault is None else "")
         self._pump()
 
-    async def _score(self, scorer: Scorer, played: Played) -> Trajectory:
+    async def _score(self, scorer: Scorer, rollout: Rollout) -> Trajectory:
         try:
-            return replace(played.trajectory, reward=await compute_reward(scorer, played.trajectory, played.final))
+            return replace(rollout.trajectory, reward=await compute_reward(scorer, rollout.trajectory, rollout.final))
         except InfraError as fault:
-            return replace(played.trajectory, status=Status.INFRA_ERROR, error=str(fault))
+            return replace(rollout.trajectory, status=Status.INFRA_ERROR, error=str(fault))
 
     def _finish_scoring(self, scoring: asyncio.Task[Trajectory], job: _Job) -> None:
         self._scoring.discard(scoring)
@@ -328,10 +334,12 @@ class Collector:
             for ready in self._waiting:
                 ready.put_nowait(None)
 
-    def _file(self, job: _Job, trajectory: Trajectory, fault: TaskFault | None = None, elsewhere: bool = True) -> None:
+    def _file(
+        self, job: _Job, trajectory: Trajectory, fault: TaskFault | NoVerdict | None = None, elsewhere: bool = True
+    ) -> None:
         """Adds a trajectory to its group, or puts a failed episode back into the queue.
 
-        `fault` is the task's own fault, if it has one. With `elsewhere`, the retry uses another device.
+        `fault` is as in `Rollout`. With `elsewhere`, the retry uses another device.
         """
         group = self._open[job.group]
         if trajectory.status is Status.INFRA_ERROR:
@@ -352,7 +360,7 @@ class Collector:
         if group.waiting == 0:
             self._close_group(job.group)
 
-    def _give_up(self, job: _Job, reason: str, fault: TaskFault | None) -> None:
+    def _give_up(self, job: _Job, reason: str, fault: TaskFault | NoVerdict | None) -> None:
         """Ends an episode as failed; for a free reward also the episodes of its group that have not begun."""
         group = self._open[job.group]
         self.counts["failed"] += 1
@@ -364,7 +372,7 @@ class Collector:
             self.counts["failed"] += len(dropped)
             group.waiting -= len(dropped)
         else:
-            group.causes.add(Cause.DEVICE if fault is None else Cause.TASK)
+            group.causes.add(Cause.TASK if isinstance(fault, TaskFault) else Cause.DEVICE)
 
     def _close_group(self, group_id: str) -> None:
         group = self._open.pop(group_id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mobilerl.config import AgentSection
 from mobilerl.envs.base import Finish, InfraError, Invalid, MobileEnv, NoScore, Observation, Task, TaskFault, as_worded
+from mobilerl.judge.scorer import NoVerdict, Solved
 from mobilerl.policy.actor import Actor, make_decision
 from mobilerl.policy.context import make_context
 from mobilerl.policy.screen import parse_screen
@@ -15,15 +16,19 @@ from mobilerl.policy.turns import Turn
 from mobilerl.records import Status, Step, Trajectory
 from mobilerl.rollout.reward import check_reward
 
+POLICY, JUDGE = "its policy", "the judge"
+
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Rollout:
     """A played episode and the observation after its last step (None if the device failed before that)."""
 
     trajectory: Trajectory
     final: Observation | None
-    fault: TaskFault | None = None
-    """Cause of an INFRA_ERROR that is the task's own fault; None if a device or nothing failed."""
+    fault: TaskFault | NoVerdict | None = None
+    """Cause of an INFRA_ERROR that is the task's own fault or the judge's; None if a device or nothing failed."""
+    solved: bool = False
+    """Whether the judge ended it as a success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +53,40 @@ async def run_episode(
     env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings
 ) -> Trajectory:
     """Plays an episode and returns its trajectory, with the reward of the task's own check."""
-    return (await play_episode(env, actor, task, episode_id, settings)).trajectory
+    return (await do_rollout(env, actor, task, episode_id, settings)).trajectory
 
 
-async def play_episode(
-    env: MobileEnv, actor: Actor, task: Task, episode_id: str, settings: EpisodeSettings, scored: bool = True
-) -> Played:
+async def do_rollout(
+    env: MobileEnv,
+    actor: Actor,
+    task: Task,
+    episode_id: str,
+    settings: EpisodeSettings,
+    scored: bool = True,
+    solved: Solved | None = None,
+) -> Rollout:
     """Plays `task` to its end. A device failure or a missed deadline gives status INFRA_ERROR, never an exception.
 
-    Unless `scored`, the reward is 0 and has to be assigned by the caller. The trajectory's task has the instruction as
-    it was given, since some environments word it only when they set the task up.
+    Unless `scored`, the reward is 0 and has to be assigned by the caller. An episode ends with the reward 1 as soon as
+    `solved`, which is asked after every action, says so. The trajectory's task has the instruction as it was given,
+    since some environments word it only when they set the task up.
     """
     start = time.monotonic()
     steps: list[Step] = []
-    progress = _Progress(task, steps)
+    progress = _Progress(task, steps, solved)
     final: Observation | None = None
-    task_fault: TaskFault | None = None
+    blamed: TaskFault | NoVerdict | None = None
     try:
         async with asyncio.timeout(settings.deadline_s) as deadline:
             try:
-                status, final = await _play(env, actor, episode_id, settings, progress)
-                reward = await _score(env, task, scored)
+                status, final = await _run_steps(env, actor, episode_id, settings, progress)
+                reward = max(await _score(env, task, scored), float(progress.solved))
             except TaskFault as fault:
                 await _check_health(env, fault)
-                task_fault = fault
+                blamed = fault
+                raise
+            except NoVerdict as fault:
+                blamed = fault
                 raise
         error = ""
     except InfraError as fault:
@@ -80,8 +95,9 @@ async def play_episode(
         if not deadline.expired():  # for example the policy's own timeout, which is no device's fault
             raise
         status, reward = Status.INFRA_ERROR, 0.0
-        where = " while its policy was asked" if progress.deciding else ""
+        where = f" while {progress.asking} was asked" if progress.asking else ""
         error = f"{env.device_id}: the episode missed its deadline of {settings.deadline_s:g} s{where}"
+        blamed = NoVerdict(error) if progress.asking == JUDGE else None
     trajectory = Trajectory(
         id=episode_id,
         task=progress.task,
@@ -92,7 +108,7 @@ async def play_episode(
         error=error,
         wall_s=time.monotonic() - start,
     )
-    return Played(trajectory, final, task_fault)
+    return Rollout(trajectory, final, blamed, progress.solved)
 
 
 async def _check_health(env: MobileEnv, fault: TaskFault) -> None:
@@ -121,10 +137,23 @@ class _Progress:
 
     task: Task
     steps: list[Step]
-    deciding: bool = False
+    judge: Solved | None
+    asking: str = ""
+    """Who is being asked: the policy or the judge."""
+    solved: bool = False
+
+    async def judged(self, episode_id: str, device_id: str, seen: Observation) -> bool:
+        """Whether the judge, if it is to be asked, says that the task is done. `seen` is the screen after the step."""
+        if self.judge is None or isinstance(self.steps[-1].action, Invalid):  # which changes nothing
+            return False
+        self.asking = JUDGE
+        so_far = Trajectory(episode_id, self.task, tuple(self.steps), 0.0, Status.TRUNCATED, device_id)
+        self.solved = await self.judge(so_far, seen)
+        self.asking = ""
+        return self.solved
 
 
-async def _play(
+async def _run_steps(
     env: MobileEnv, actor: Actor, episode_id: str, settings: EpisodeSettings, progress: _Progress
 ) -> tuple[Status, Observation]:
     """Returns the status and the observation after the last step, updating `progress` along the way."""
@@ -135,12 +164,12 @@ async def _play(
     while True:
         screen = parse_screen(observation.xml, observation.width, observation.height, settings.random_marks)
         asked = time.monotonic()
-        progress.deciding = True
+        progress.asking = POLICY
         if settings.most_equal and equal >= settings.most_equal:
             decision = make_decision(Finish())
         else:
             decision = await actor.decide(task, turns, observation, screen, episode_id)
-        progress.deciding = False
+        progress.asking = ""
         thought_s = time.monotonic() - asked
         result = await env.step(decision.action)
         step = Step(
@@ -157,6 +186,8 @@ async def _play(
         turns.append(Turn.of(step, screen))
         invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
         if isinstance(decision.action, Finish) or result.finished:
+            return Status.FINISHED, result.observation
+        if await progress.judged(episode_id, env.device_id, result.observation):
             return Status.FINISHED, result.observation
         if invalid >= settings.max_invalid:
             if settings.finishes_invalid and not result.done:

@@ -72,14 +72,9 @@ class Demonstrating(Protocol):
         """The expert of the episode that the environment has begun."""
 
 
-EVALUATED_ONLY = {"androidlab": "mobilerl.suites.androidlab.command:AndroidLabCommand"}
-"""Suites that cannot be trained on, by name, with their class of `mobilerl eval NAME`."""
-
-
 def settings_command(name: str) -> str:
     """The command of `mobilerl eval NAME` in the marks of settings, which do not know suites of installed packages."""
-    own = {*EVALUATED_ONLY, *map(suite_name, OWN.values())}
-    return f"eval {name}" if name in own else EVAL_PLUGIN
+    return f"eval {name}" if name in map(suite_name, OWN.values()) else EVAL_PLUGIN
 
 
 def make_suite(recipe: Recipe) -> Suite:

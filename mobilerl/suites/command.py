@@ -13,7 +13,7 @@ from mobilerl.config.named import load_named
 from mobilerl.config.suite import OWN, SuiteBase, suite_name, suite_sections
 from mobilerl.eval.policies import MOBILERL_SETTINGS, REAL_PHONE_AGENTS
 from mobilerl.eval.report import UNSEEN, percent
-from mobilerl.suites.base import EVALUATED_ONLY, settings_command
+from mobilerl.suites.base import settings_command
 from mobilerl.suites.evaluation import evaluate
 from mobilerl.suites.plan import Plan, SuitePlan
 from mobilerl.system.terminal import make_console, make_table
@@ -159,7 +159,6 @@ class PlanCommand(EvalCommand):
 def eval_commands() -> dict[str, EvalCommand]:
     """What `mobilerl eval NAME` runs, by name: our own suites and those of installed packages."""
     own = {suite_name(section): eval_command(section) for section in OWN.values()}
-    own |= {name: load_named(command, name)(name) for name, command in EVALUATED_ONLY.items()}
     return own | {suite_name(section): eval_command(section) for section in suite_sections().values()}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobilerl.config import ConfigError, FleetSection, PhoneSection, Recipe
+from mobilerl.config import ConfigError, FleetSection, Recipe
 from mobilerl.envs.base import Devices, InfraError, MobileEnv, Transport
 from mobilerl.envs.claims import Claim, run_name
 from mobilerl.envs.phone.apps.catalogue import APPS
@@ -291,25 +291,20 @@ def docker_provider(
 def container_settings(recipe: Recipe, run_dir: Path | None = None) -> ContainerSettings:
     from mobilerl.envs.docker_avd import ContainerSettings
 
-    fleet, phone, with_server = recipe.fleet, recipe.phone, make_suite(recipe).has_server
-    same = ("image", "hosts", "tls", "adb_port", "publish", "kvm", "memory_mb", "cpus")
+    fleet, phone, suite = recipe.fleet, recipe.phone, make_suite(recipe)
+    with_server, with_console = suite.has_server, getattr(suite, "has_console", False)
+    same = ("image", "hosts", "tls", "publish", "kvm", "memory_mb", "cpus")
     return ContainerSettings(
         fleet=fleet.name,
-        console_port=CONSOLE_PORT if fleet.reset == "snapshot" else 0,
+        console_port=CONSOLE_PORT if fleet.reset == "snapshot" or with_console else 0,
+        env_has_console=with_console,
         http_port=HTTP_PORT if with_server else 0,
         # An emulator has its AVD's screen size, and its image takes arguments as options of the emulator.
-        command=() if fleet.kvm or with_server else tuple(_arguments(phone)),
+        command=() if fleet.kvm or with_server else ("--width", str(phone.width), "--height", str(phone.height)),
         environment=tuple(map(_variable, fleet.environment)),
         log_dir=run_dir / "devices" if run_dir is not None else None,
         **{name: getattr(fleet, name) for name in same},
     )
-
-
-def _arguments(phone: PhoneSection) -> Iterator[str]:
-    """Arguments of the image of the embedded phone."""
-    for name in ("width", "height", "density"):
-        if (value := getattr(phone, name)) is not None:  # images from before there was a --density do not know it
-            yield from (f"--{name}", str(value))
 
 
 def remove_orphans(recipe: Recipe) -> None:

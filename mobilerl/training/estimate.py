@@ -92,7 +92,7 @@ def _not_measured(run: Run) -> str:
 
 def measure(recipe: Recipe) -> Measured | None:
     """Plays and learns for a few seconds in this process. Returns None if no episode ended in that time."""
-    if recipe.plays_in_workers:  # each worker has one thread
+    if recipe.has_rollout_workers:  # each worker has one thread
         recipe = recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"threads": 1})})
     with closing(make_trainer_engine(recipe)) as engine:
         return asyncio.run(_measure(recipe, engine))
@@ -121,7 +121,7 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
         played_s, ended = time.monotonic() - began, collector.counts["finished"] + collector.playing / 2
     if not groups:
         return None
-    processes = min(rollout.workers, os.cpu_count() or 1) if recipe.plays_in_workers else 1
+    processes = min(rollout.workers, os.cpu_count() or 1) if recipe.has_rollout_workers else 1
     episode_s = played_s / ended / processes
     episodes = rollout.tasks_per_iteration * size
     steps = sum(len(t.steps) for g in groups for t in g.trajectories) / sum(len(g.trajectories) for g in groups)
@@ -146,7 +146,7 @@ def _learning_s(recipe: Recipe, engine: Engine, algorithm: Algorithm, groups: Se
     if not samples:
         return 0.0
     batch = list(islice(cycle(samples), recipe.algorithm.mini_batch_size))
-    steps = step_counter(algorithm, recipe.train.max_skipped_steps)
+    steps = step_counter(algorithm)
     for _ in range(2):  # the first one is slower
         began = time.monotonic()
         learn(engine, algorithm, [batch], steps)

@@ -12,8 +12,8 @@ from mobilerl.records.engine import Engine
 from mobilerl.training.skipping import StepCounter, name_of
 
 
-def step_counter(algorithm: Algorithm, limit: int) -> StepCounter:
-    return StepCounter(limit, f"the objective {name_of(algorithm.objective)} of {type(algorithm).__name__}")
+def step_counter(algorithm: Algorithm) -> StepCounter:
+    return StepCounter(f"the objective {name_of(algorithm.objective)} of {type(algorithm).__name__}")
 
 
 def learn(

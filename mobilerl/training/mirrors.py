@@ -1,4 +1,4 @@
-"""Mirrors of metrics and images of episodes outside the run directory: wandb, TensorBoard, Trackio and Prometheus."""
+"""Mirrors of metrics and images of episodes outside the run directory: wandb, TensorBoard and Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mobilerl.system.installed import is_installed
 from mobilerl.system.terminal import say
 from mobilerl.training.mirror import End, Guarded, Mirror, Row, numbers
 from mobilerl.training.prometheus import Prometheus
-from mobilerl.training.wandb_mirror import PROJECT, Wandb, wandb_mode
+from mobilerl.training.wandb_mirror import Wandb, wandb_mode
 
 
 def open_mirrors(
@@ -29,11 +29,9 @@ def open_mirrors(
     if mode != settings.wandb:
         say(f"wandb: {mode}, since the environment has WANDB_MODE={os.environ['WANDB_MODE']}", stderr=True)
     if mode != "off":
-        yield Guarded("wandb", partial(Wandb, run_dir, mode, config, settings.alerts))
+        yield Guarded("wandb", partial(Wandb, run_dir, mode, config))
     if settings.tensorboard:
         yield Guarded("TensorBoard", partial(TensorBoard, run_dir, resumed_at))
-    if settings.trackio:
-        yield Guarded("Trackio", partial(Trackio, run_dir, config, resumed=resumed_at is not None))
     if settings.prometheus_file:
         yield Guarded("Prometheus", partial(Prometheus, Path(settings.prometheus_file), run_dir))
 
@@ -44,7 +42,7 @@ def check_mirrors(settings: TrackingSection) -> None:
     Raises ModuleNotFoundError for a missing package, and ConfigError for a file that cannot be written.
     """
     wandb = wandb_mode(settings.wandb) != "off"
-    wanted = {"wandb": wandb, "tensorboard": settings.tensorboard, "trackio": settings.trackio}
+    wanted = {"wandb": wandb, "tensorboard": settings.tensorboard}
     for name, is_on in wanted.items():
         if is_on and not is_installed(name):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -73,24 +71,3 @@ class TensorBoard(Mirror):
 
     def close(self, end: End = "finished") -> None:
         self._writer.close()
-
-
-class Trackio(Mirror):
-    """Logs to Trackio's local database (in $TRACKIO_DIR or Trackio's own folder), which `trackio show` displays."""
-
-    def __init__(self, run_dir: Path, config: Row | None, resumed: bool) -> None:
-        import trackio
-
-        resume = "allow" if resumed else "never"
-        self._run = trackio.init(PROJECT, run_dir.resolve().name, config=dict(config or {}), resume=resume, embed=False)
-
-    def log(self, row: Row) -> None:
-        self._run.log(numbers(row), step=row["iteration"])
-
-    def images(self, iteration: int, images: Sequence[Image.Image]) -> None:
-        import trackio
-
-        self._run.log({f"episodes/{n}": trackio.Image(image) for n, image in enumerate(images)}, step=iteration)
-
-    def close(self, end: End = "finished") -> None:
-        self._run.finish()

@@ -42,9 +42,7 @@ def make_collector(
     fits = None if recipe.engine.type == "local" else partial(_fits, engine, recipe.vllm.max_prompt)
     actor = ModelActor(policy, context, sampling, fits)
     greedy = ModelActor(policy, context, Sampling(0.0, recipe.agent.max_new_tokens), fits)
-    settings = CollectorSettings(
-        recipe.algorithm.group_size, recipe.rollout.max_retries, episode=episode_settings(recipe.agent)
-    )
+    settings = CollectorSettings(recipe.algorithm.group_size, episode=episode_settings(recipe.agent))
     changed = policy.check_batch if isinstance(policy, EnginePolicy) else lambda: None
     scorer = make_scorer(recipe, processes)
     collector = Collector(devices, actor, settings, changed, scorer, greedy, policy.sampling.seconds)

@@ -8,6 +8,8 @@ from typing import TypeVar
 from mobilerl.records.engine import SkippedStep
 
 T = TypeVar("T")
+MOST_IN_A_ROW = 3
+"""Number of optimizer steps skipped in a row that ends a training."""
 
 
 class NotFinite(ArithmeticError):
@@ -17,9 +19,9 @@ class NotFinite(ArithmeticError):
 class StepCounter:
     """Counts the optimizer steps that were taken, and those that were skipped because something was not finite."""
 
-    def __init__(self, limit: int, objective: str) -> None:
-        """`limit` is `train.max_skipped_steps`; `objective` names what is minimized."""
-        self._limit, self._objective = limit, objective
+    def __init__(self, objective: str) -> None:
+        """`objective` names what is minimized."""
+        self._objective = objective
         self.taken = self.skipped = self._in_a_row = 0
         self._cause = ""
 
@@ -46,7 +48,7 @@ class StepCounter:
     @property
     def hopeless(self) -> bool:
         """Whether as many steps in a row as allowed were skipped."""
-        return self._in_a_row >= self._limit
+        return self._in_a_row >= MOST_IN_A_ROW
 
     def check(self, kept: str, ended: bool = False) -> None:
         """Raises NotFinite if the training is hopeless or, if it has `ended`, if no step was ever taken.
@@ -54,7 +56,7 @@ class StepCounter:
         `kept` says what is left of it.
         """
         if self.hopeless:
-            how = f"{self._in_a_row} optimizer steps in a row were skipped (train.max_skipped_steps)"
+            how = f"{self._in_a_row} optimizer steps in a row were skipped"
         elif ended and self.skipped and not self.taken:
             how = f"all {self.skipped} optimizer steps were skipped"
         else:

@@ -146,7 +146,7 @@ class PipelinedSource:
         return groups
 
     def _dispatch(self, n: int, label: str) -> asyncio.Task[list[WorkerResult]]:
-        task = asyncio.create_task(self.workers.play(self.sampler.sample(n, self.rng), label))
+        task = asyncio.create_task(self.workers.rollout(self.sampler.sample(n, self.rng), label))
         # The last one of a run is not awaited; that its workers were ended is not an error.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
@@ -157,7 +157,7 @@ def make_group_source(
 ) -> tuple[Collectors, GroupSource]:
     """Makes the collector or rollout workers and a group source on top. `devices` are the suite's own, if any."""
     recipe, run_dir, staleness = run.recipe, run.run_dir, run.recipe.rollout.max_staleness
-    if recipe.plays_in_workers:
+    if recipe.has_rollout_workers:
         # The settings have workers with no other engine.
         workers = RolloutWorkers(recipe, cast("LocalEngine", engine), run_dir)
         return workers, (PipelinedSource if staleness else SynchronousSource)(workers, sampler, rng)

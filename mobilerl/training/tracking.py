@@ -151,7 +151,7 @@ class Tracker:
     def close(self, error: BaseException | None = None) -> None:
         """Closes the mirrors, and sends alerts on how the run ended: with `error`, if any."""
         end = _end(error)
-        wanted = self._settings.alerts or self._settings.prometheus_file
+        wanted = self._settings.wandb == "online" or self._settings.prometheus_file
         if end == "failed" and wanted:
             self._open_mirrors()  # also if the run fails before its first iteration
         if self._mirrors:

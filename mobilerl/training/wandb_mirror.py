@@ -40,10 +40,10 @@ def wandb_mode(setting: str) -> str:
 class Wandb(Mirror):
     """Logs to Weights & Biases. If `online` fails, or without an API key, it logs offline and says so."""
 
-    def __init__(self, run_dir: Path, mode: str, config: Row | None, alerts: bool) -> None:
+    def __init__(self, run_dir: Path, mode: str, config: Row | None) -> None:
         for name, seconds in TIMEOUTS_S.items():
             os.environ.setdefault(name, seconds)
-        self._run_dir, self._config, self._alerts = run_dir, config, alerts
+        self._run_dir, self._config = run_dir, config
         self._run = self._start(mode)
         # wandb drops rows whose own step goes back, as it does in a resumed run: use `iteration` as the axis instead.
         self._run.define_metric("iteration")
@@ -87,8 +87,7 @@ class Wandb(Mirror):
         self._run.log({"iteration": iteration, "episodes": [WandbImage(image) for image in images]})
 
     def alert(self, title: str, text: str, level: Level) -> None:
-        if self._alerts:
-            self._run.alert(title, text, level=level)
+        self._run.alert(title, text, level=level)
 
     def close(self, end: End = "finished") -> None:
         """Uploads what is left. If that takes too long, ends wandb's process; all is on disk for `wandb sync`."""

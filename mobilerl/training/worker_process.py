@@ -105,7 +105,7 @@ class _WorkerState:
         from mobilerl.training.setup import make_collector
 
         self._index = part.index
-        settings = recipe.engine.model_copy(update={"threads": 1, "generate_threads": 1})
+        settings = recipe.engine.model_copy(update={"threads": 1})
         # A checkpoint of the run, in place of a start model that is gone, may have been deleted since.
         newest = latest(run_dir) if run_dir and not Path(recipe.model).is_dir() else None
         self.engine = make_engine(newest or recipe.model, settings, recipe.rollout.temperature)
@@ -141,7 +141,7 @@ class _WorkerState:
         torch.manual_seed(order.seed)
         before, busy, judged = self.collector.counts.copy(), self.collector.busy_s, self.collector.count_judge_usage()
         async with self._counting():
-            groups = await self._play(order)
+            groups = await self._collect(order)
         lost = tuple(self.collector.take_lost())
         return WorkerResult(
             tuple(groups),
@@ -154,7 +154,7 @@ class _WorkerState:
             lost,
         )
 
-    async def _play(self, order: Assignment) -> list[Group]:
+    async def _collect(self, order: Assignment) -> list[Group]:
         if order.evaluate:
             prefix = order.jobs[0][0].rpartition("-")[0]
             return await self.collector.evaluate([task for _, task in order.jobs], f"{prefix}.{self._index}")

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from mobilerl.config import Recipe
 from mobilerl.envs.base import DeviceEvent, DeviceReport, Task
 from mobilerl.records import Group, LostGroup
+from mobilerl.rollout.collector import RETRIES
 from mobilerl.suites.fleet import Part, claimed_devices, fleet_type, remove_orphans
 from mobilerl.system.child_processes import signals_held
 from mobilerl.training import unguarded, worker_process
@@ -121,14 +122,14 @@ class RolloutWorkers:
 
     async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """Collects one group per task, in the order of `tasks`; lost groups are left out."""
-        return self.take(await self.play(tasks, prefix))
+        return self.take(await self.rollout(tasks, prefix))
 
     async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
         """Plays one greedy episode per task, as in `Collector`, once the workers have finished their assignments."""
-        answers = await self.play(tasks, prefix, evaluate=True)
+        answers = await self.rollout(tasks, prefix, evaluate=True)
         return self.take(answers)
 
-    async def play(self, tasks: Sequence[Task], prefix: str, evaluate: bool = False) -> list[WorkerResult]:
+    async def rollout(self, tasks: Sequence[Task], prefix: str, evaluate: bool = False) -> list[WorkerResult]:
         """Plays the groups without adding up their counts, which `take` does."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
         version = self._engine.version
@@ -139,16 +140,16 @@ class RolloutWorkers:
             Assignment(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights, evaluate)
             for i in range(len(self._workers))
         ]
-        return await asyncio.gather(*(self._play(w, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs))
+        return await asyncio.gather(*(self._assign(w, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs))
 
-    async def _play(self, worker: _Worker, order: Assignment) -> WorkerResult:
-        answer = await asyncio.get_running_loop().run_in_executor(self._threads, worker.play, order)
+    async def _assign(self, worker: _Worker, order: Assignment) -> WorkerResult:
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, worker.carry_out, order)
         worker.ended, self._ended = 0, self._ended + answer.counts["finished"] + answer.counts["failed"]
         self._untaken.append(answer)
         return answer
 
     def take(self, answers: Sequence[WorkerResult]) -> list[Group]:
-        """Adds up the counts of results of `play` and returns their groups in the order of their tasks."""
+        """Adds up the counts of results of `rollout` and returns their groups in the order of their tasks."""
         taken = {id(answer) for answer in answers}
         self._untaken = [answer for answer in self._untaken if id(answer) not in taken]
         self._status = Counter()
@@ -181,7 +182,7 @@ class _Worker:
         self._busy = threading.Lock()
         """Held during an assignment, so that there is one at a time."""
 
-    def play(self, order: Assignment) -> WorkerResult:
+    def carry_out(self, order: Assignment) -> WorkerResult:
         """Carries out an assignment, blocking until it is done. Raises WorkerError if the worker fails for good."""
         with self._busy:
             return self._carried_out(order)
@@ -288,14 +289,14 @@ def longest_s(recipe: Recipe, part: Part, groups: int) -> float:
 
     This is far more than a healthy worker takes: the time if every attempt ran into its deadline and broke its device.
     """
-    rollout, fleet = recipe.rollout, recipe.fleet
+    fleet = recipe.fleet
     episode = recipe.agent.deadline_s + (recipe.judge.longest_s if recipe.judge.reward else 0.0)
     start = START_S
     if not fleet_type(fleet).in_process:
         episode += 2 * fleet.refresh_s + fleet.boot_s  # the device is refreshed, dropped, and another started
         start += fleet.give_up_s  # time without a working device after which a worker fails by itself
     rounds = math.ceil(groups * recipe.algorithm.group_size / len(part.among(range(recipe.fleet.count))))
-    return min(start + rounds * (1 + rollout.max_retries) * episode, threading.TIMEOUT_MAX)
+    return min(start + rounds * (1 + RETRIES) * episode, threading.TIMEOUT_MAX)
 
 
 def _seed(seed: int, prefix: str, index: int) -> int:

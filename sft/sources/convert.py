@@ -31,6 +31,8 @@ class Wanted(Protocol):
 class Reader(Protocol):
     """One data format."""
 
+    NAME: str
+
     def files(self, path: Path) -> list[Path]:
         """Arguments for `read`, in a fixed order. Raises ValueError if there are none."""
 

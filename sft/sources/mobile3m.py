@@ -77,10 +77,10 @@ def read_graph(folder: Path) -> Graph:
     listed = triples.get("data") if isinstance(triples, dict) else None
     if not isinstance(listed, list) or not all(isinstance(t, list) and len(t) == 3 for t in listed):
         raise ValueError(f"{NAME}: {folder / 'all_triple.json'} must hold {{'data': [[page, action, page], ...]}}")
-    actions = {str(number): action for action, number in _ids(folder / "all_action_id.json").items()}
+    actions = {str(number): action for action, number in read_ids(folder / "all_action_id.json").items()}
     names: dict[str, str] = {}
     if any(isinstance(page, int) for start, _, end in listed for page in (start, end)):
-        names = {str(number): page for page, number in _ids(folder / "all_page_id.json").items()}
+        names = {str(number): page for page, number in read_ids(folder / "all_page_id.json").items()}
     edges: dict[str, list[tuple[str, str]]] = {}
     for start, number, end in listed:
         start, end = (names.get(str(page), str(page)) for page in (start, end))
@@ -199,7 +199,7 @@ def _json(path: Path) -> Any:
         raise ValueError(f"{NAME}: {path} cannot be read: {fault}") from None
 
 
-def _ids(path: Path) -> dict[str, Any]:
+def read_ids(path: Path) -> dict[str, Any]:
     """Reads a file of ids."""
     found = _json(path)
     if not isinstance(found, dict):

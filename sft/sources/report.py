@@ -43,6 +43,7 @@ class Report:
     def __str__(self) -> str:
         return "\n".join(
             f"{name}: {c.steps} steps of {c.episodes} episodes kept; {c.rejected_steps.total()} steps and "
-            f"{c.rejected_episodes.total()} episodes rejected; {len(c.faults)} files with a fault"
+            f"{c.rejected_episodes.total()} episodes rejected; {len(c.faults)} faults"
+            + (f", the first: {c.faults[0]}" if c.faults else "")
             for name, c in self.sources.items()
         )

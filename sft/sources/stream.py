@@ -14,12 +14,13 @@ from pathlib import Path
 
 from mobilerl.config.training import SourceSection
 from mobilerl.policy.context import ContextPolicy
-from mobilerl.sft.sources import aitw, androidcontrol, mobile3m, trajectories
+from mobilerl.sft.sources import aitw, androidcontrol, mobile3m, recordings, trajectories
 from mobilerl.sft.sources.convert import Reader
 from mobilerl.sft.sources.report import Counts, Report
 from mobilerl.sft.sources.schema import SourceStep, expand
 
-READERS: dict[str, Reader] = {module.NAME: module for module in (androidcontrol, aitw, mobile3m, trajectories)}
+_FORMATS: tuple[Reader, ...] = (androidcontrol, aitw, mobile3m, trajectories, recordings)
+READERS = {module.NAME: module for module in _FORMATS}
 
 UNLISTED = "not in the split file"
 SPLIT_FILE = "splits.json"
@@ -71,17 +72,21 @@ class Source:
         self.splits = read_splits(split_file) if split_file.is_file() else None
         """Episode id -> split; None if splits are hashed."""
 
+    def split_of(self, key: str, fixed: str, counts: Counts, split: str = "") -> str:
+        """The split of an episode; "" if it is not in the split file. Counts it unless it is `split`, or that is ""."""
+        listed = self.splits
+        found = fixed or (hashed_split(self.settings.format, key) if listed is None else listed.get(key, ""))
+        if not found:
+            counts.rejected_episodes[UNLISTED] += 1
+        elif split and found != split:
+            counts.other_split += 1
+        return found
+
     def steps(self, file: Path, split: str, context: ContextPolicy, counts: Counts) -> Iterator[SourceStep]:
         """The samples of one file that belong to `split`."""
 
         def wanted(key: str, fixed: str = "") -> bool:
-            listed = self.splits
-            found = fixed or (hashed_split(self.settings.format, key) if listed is None else listed.get(key, ""))
-            if not found:
-                counts.rejected_episodes[UNLISTED] += 1
-            elif found != split:
-                counts.other_split += 1
-            return found == split
+            return self.split_of(key, fixed, counts, split) == split
 
         for demo in self.reader.read(file, wanted, counts):
             yield from expand(demo, context, counts)

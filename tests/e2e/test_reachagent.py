@@ -13,15 +13,15 @@ from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, tiny_agent
 
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.report import read_results
-from mobilerl.reachagent.dpo import read_pairs
-from mobilerl.reachagent.graph import PageGraph
+from mobilerl.reachagent.graph_files import load_graph
+from mobilerl.reachagent.pair_files import StoredPairs
 from mobilerl.training.tracking import read_metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = ["--phone.width", str(WIDTH), "--phone.height", str(HEIGHT), "--fleet.count", "4"]
-PAGES = {"apps": '["Notes"]', "walks": 60, "epochs": 2}
+PAGES = {"apps": '["Notes"]', "epochs": 2}
 TRAIN = {"checkpoint_every": 1}
 SECTIONS = {"pages": PAGES, "dpo": {"epochs": 1}, "sft": {"batch_size": 8}, "train": TRAIN}
 EVAL = [*SCREEN, "--instances", "2", "--template", "MusicPause"]
@@ -72,10 +72,10 @@ def trained(folder) -> str:
 
 def test_a_whole_run(folder, trained):
     run = folder / "run"
-    assert not PageGraph.load(run / "pages").unreachable()
+    assert not load_graph(run / "pages").unreachable()
     tasks = json.loads((run / "pages" / "tasks.json").read_text())
     assert tasks["train"] and tasks["test"]
-    pairs = read_pairs(run)
+    pairs = StoredPairs(run)
     assert pairs and all(p.chosen_ids != p.rejected_ids for p in pairs)
     assert {p.note["source"] for p in pairs} <= {"agent", "random"}
 
@@ -113,8 +113,8 @@ def test_a_second_call_repeats_nothing(folder, trained):
 
 def test_a_run_without_dpo_ends_after_stage_1(folder, trained):
     """The graph of the first run is used, so that the tasks are the same; another recipe needs another folder."""
-    pages = {"graph": folder / "run" / "pages", "reaching": "false", "walks": PAGES["walks"], "epochs": PAGES["epochs"]}
-    other = {**SECTIONS, "pages": pages, "dpo": {"enabled": "false"}}
+    pages = {"graph": folder / "run" / "pages", "reaching": "false", "epochs": PAGES["epochs"]}
+    other = {**SECTIONS, "pages": pages, "dpo": {"epochs": 0}}
     assert "belongs to another recipe" in recipe(folder, sections=other, code=2)
     recipe(folder, sections=other, run="ablation", evaluated="no")
     run = folder / "ablation"

@@ -211,7 +211,7 @@ def test_resumed_without_the_start_model(policy, tmp_path):
     assert json.loads((tmp_path / "run" / "config.json").read_text())["model"] == str(start)
 
 
-SFT = """--stage 1 --tiny.hidden 32 --sft.reading_samples 16 --sft.demos_per_template 1 --sft.stage1_epochs 1.5
+SFT = """--stage 1 --sft.reading_samples 16 --sft.demos_per_template 1 --sft.stage1_epochs 1.5
     --sft.checkpoint_every 5 --sft.batch_size 8 --agent.max_new_tokens 12 --engine.threads 1"""
 
 

@@ -84,7 +84,7 @@ def running(fleet: str, place: int | None = None) -> list[str]:
 
 
 def settings(name: str, **wanted: object) -> list[str]:
-    given = {"fleet.image": WORLD, "fleet.name": name, "fleet.adb_port": 5556, "fleet.memory_mb": 4096, **wanted}
+    given = {"fleet.image": WORLD, "fleet.name": name, "fleet.memory_mb": 4096, **wanted}
     return [word for key, value in given.items() for word in (f"--{key}", str(value))]
 
 
@@ -167,6 +167,4 @@ def test_containers_that_cannot_be_used_are_removed(adb, image):
     slow = training_recipe("version", **{"fleet.environment": '["START_S=60"]', "fleet.boot_s": 4})
     with pytest.raises(StartupError, match="the first container"):
         make_suite(slow).open()
-    with pytest.raises(StartupError, match="fleet.adb_port is 8000"):
-        make_suite(training_recipe("version", **{"fleet.adb_port": 8000})).open()
     assert not running("version")

@@ -19,6 +19,8 @@ import pytest
 from avd_stand_ins import PACKAGE, PROGRAM
 from docker_engine import IMAGE
 
+from mobilerl.cli import main
+from mobilerl.doctor.engines import CPU_FLAGS
 from mobilerl.envs.docker_avd import ContainerSettings, DockerProvider
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.pool.adb import AdbServer
@@ -112,6 +114,21 @@ def test_bake_sh_and_its_containers(base, adb, tmp_path):
         assert engine("inspect", "-f", "{{.State.ExitCode}}", container) == "0", "it had to be killed"
     finally:
         engine("rm", "-f", "-v", container)
+
+
+def test_a_baked_image_says_on_which_cpu(base, adb, tmp_path, monkeypatch, capsys):
+    """And a host whose CPU lacks one of its features is named; this test's engine and baker are one machine."""
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
+    done = run("bash", PACKAGE / "bake.sh", "--adb-key", "", base, BAKED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    flags = ["fleet", "check", "--no-boot", "--fleet.kvm", "true", "--fleet.count", "1", "--fleet.image", BAKED]
+    assert main(flags) == 0
+    assert "default_boot, baked on " in capsys.readouterr().out
+    container = engine("create", BAKED)
+    engine("commit", "--change", f'LABEL {CPU_FLAGS}="fpu amx9"', container, BAKED)
+    engine("rm", container)
+    assert main(flags) == 1
+    assert "this host lacks amx9: it may hang or boot cold" in capsys.readouterr().out
 
 
 def test_a_fleet_resets_by_snapshot(base, adb, tmp_path, monkeypatch):

@@ -156,13 +156,26 @@ def test_fleet_up_status_down(adb, docker_engine, capsys, monkeypatch):
     assert "2 containers of the fleet kept removed" in capsys.readouterr().out and not containers("kept")
 
 
+def test_fleet_check_boots_a_device_and_removes_it(adb, docker_engine, capsys, monkeypatch):
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
+    flags = ["--fleet.image", IMAGE, "--fleet.name", "checked"]
+    assert main(["fleet", "check", *flags]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"ok +boot +\d+\.\d s, a screen of 360x720; removed again", said)
+    assert not any("checked" in docker("inspect", "-f", "{{.Config.Labels}}", name) for name in containers())
+    assert main(["fleet", "check", *flags, "--no-boot"]) == 0
+    assert " boot " not in capsys.readouterr().out
+    assert main(["fleet", "check", *flags, "--fleet.adb_port", "5999"]) == 1
+    assert "has ports 5554, 5555, but fleet.adb_port is 5999" in capsys.readouterr().out
+
+
 def test_training_survives_killed_containers_and_its_own_death(adb, foreign, tmp_path):
     """The command of recipes/adagrpo.sh at a small size, on containers; killed after an iteration, and resumed."""
     torch.manual_seed(0)
     tiny.create(tmp_path / "model", ["a word"], hidden=32, layers=2, heads=2, vision_hidden=16)
     flags = f"""--fleet.type docker --fleet.image {IMAGE} --fleet.name train --fleet.count 4 --rollout.workers 2
         --rollout.tasks_per_iteration 4 --algorithm.group_size 2
-        --rollout.max_retries 20 --train.iterations 3 --train.checkpoint_every 1 --engine.threads 1 --eval.every 0"""
+        --train.iterations 3 --train.checkpoint_every 1 --engine.threads 1 --eval.every 0"""
     command = f"train --config recipes/adagrpo.toml --run-dir {tmp_path}/run --model {tmp_path}/model {flags}".split()
     env = os.environ | {"ANDROID_ADB_SERVER_PORT": str(adb.port)}
 

@@ -187,7 +187,7 @@ def test_the_card_says_what_the_run_knows(run_dir, capsys):
 
 PRIVATE = {
     "fleet": {"type": "adb", "serials": ["R5CT123ABC"], "name": "ward-7"},
-    "judge": {"url": "http://judge.lab.internal:8000/v1", "model": "judge-1", "api_key_env": "LAB_KEY"},
+    "judge": {"url": "http://judge.lab.internal:8000/v1", "model": "judge-1"},
     "sft": {"proposer_url": "http://10.1.2.3/v1", "sources": [{"format": "aitw", "path": "data/customers"}]},
     "rollout": {"scorer": "lab_secret.rewards:score"},
     "algorithm": {"type": "gigpo", "loss": {"kl_coef": 0.01}},

@@ -1,4 +1,4 @@
-"""The judge against a stand-in server: prompts, votes, cache, limits, costs, rewards and faults."""
+"""The judge against a stand-in server: prompts, cache, limits, costs, rewards and faults."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ def test_the_model_gets_the_screenshots_unchanged(stand_in):  # noqa: F811
     (asked,) = stand_in.asked
     assert asked.images == [*(e.case.screenshot for e in EXAMPLES), PNG]
     assert asked.body["model"] == "judge-1"
-    assert (asked.body["temperature"], asked.body["max_tokens"]) == (0.0, 512)
+    assert (asked.body["temperature"], asked.body["max_tokens"]) == (0.0, 4096)
 
 
 def test_nonsense_is_asked_again_with_a_reminder(stand_in):  # noqa: F811
@@ -59,30 +59,13 @@ def test_nonsense_is_asked_again_with_a_reminder(stand_in):  # noqa: F811
     assert stand_in.asked[2].texts[:2] == stand_in.asked[0].texts
 
 
-@pytest.mark.parametrize(
-    ("answers", "success", "requests"),
-    [
-        ((SUCCESS, SUCCESS, FAILURE), True, 2),
-        ((NONSENSE, SUCCESS, SUCCESS), True, 3),
-        ((NONSENSE, SUCCESS, FAILURE), None, 3),
-    ],
-)
-def test_votes(stand_in, monkeypatch, answers, success, requests):  # noqa: F811
-    monkeypatch.setattr(judge_module, "REASKS", 0)
-    stand_in.answers = answers
-    verdict, _ = ask(stand_in, votes=3, temperature=0.7)
-    assert verdict.success is success and len(stand_in.asked) == len(verdict.votes) == requests
-    assert bool(verdict.reason) == (success is None)
-
-
 def test_another_judge_uses_the_cache(stand_in, tmp_path):  # noqa: F811
-    stand_in.answers = (SUCCESS, FAILURE, SUCCESS)
-    wanted = {"cache": str(tmp_path), "votes": 3, "temperature": 0.7, "concurrency": 1}
-    first, judge = ask(stand_in, **wanted)
-    assert judge.counts["cache_misses"] == 3 and len(stand_in.asked) == 3
-    again, judge = ask(stand_in, **wanted)
-    assert len(stand_in.asked) == 3 and judge.client.usage.requests == 0 and judge.counts["cache_hits"] == 3
-    assert again == first and [v.success for v in again.votes] == [True, False, True]
+    stand_in.answers = (FAILURE,)
+    first, judge = ask(stand_in, cache=str(tmp_path))
+    assert judge.counts["cache_misses"] == 1 and len(stand_in.asked) == 1
+    again, judge = ask(stand_in, cache=str(tmp_path))
+    assert len(stand_in.asked) == 1 and judge.client.usage.requests == 0 and judge.counts["cache_hits"] == 1
+    assert again == first and again.success is False
 
 
 def test_tokens_are_counted(stand_in):  # noqa: F811
@@ -95,7 +78,7 @@ def test_a_model_that_wants_another_name_for_the_token_limit_gets_it(stand_in): 
     refusal = error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
     stand_in.answers = (refusal, SUCCESS)
     assert ask(stand_in)[0].success is True
-    assert "max_tokens" not in stand_in.asked[1].body and stand_in.asked[1].body["max_completion_tokens"] == 512
+    assert "max_tokens" not in stand_in.asked[1].body and stand_in.asked[1].body["max_completion_tokens"] == 4096
 
 
 class Waiting:
@@ -122,6 +105,15 @@ def test_an_episode_that_was_never_finished(stand_in):  # noqa: F811
     assert judged.success is True and stand_in.asked[0].images == [b"the last screen"]
 
 
+def test_a_server_that_takes_too_few_images_for_a_trace_is_found_at_the_start(stand_in):  # noqa: F811
+    stand_in.answers = (FAILURE,)
+    check_judge(section(stand_in, screenshots=9, actions=5))
+    assert len(stand_in.asked[-1].images) == 6
+    stand_in.answers = (error(400, "At most 4 image(s) may be provided"),)
+    with pytest.raises(ConfigError, match="use a model that accepts 9 images"):
+        check_judge(section(stand_in, screenshots=9, actions=50))
+
+
 BUSY = error(503, "overloaded")
 
 
@@ -138,7 +130,7 @@ BUSY = error(503, "overloaded")
 def test_a_passing_fault_only_costs_a_retry(stand_in, fault):  # noqa: F811
     stand_in.answers = (fault, fault, SUCCESS)
     verdict, judge = ask(stand_in)
-    assert verdict.success is True and len(verdict.votes) == 1
+    assert verdict.success is True
     assert len(stand_in.asked) == 3
     assert (judge.client.usage.requests, judge.client.usage.retries, judge.client.usage.responses) == (3, 2, 1)
 
@@ -153,12 +145,12 @@ def test_a_passing_fault_only_costs_a_retry(stand_in, fault):  # noqa: F811
 )
 def test_a_wrong_key_or_model_stops_the_run_at_once(stand_in, answer, says):  # noqa: F811
     stand_in.answers = (answer,)
-    for call in (lambda: check_judge(section(stand_in)), lambda: ask(stand_in, votes=3, temperature=1.0)):
+    for call in (lambda: check_judge(section(stand_in)), lambda: ask(stand_in)):
         asked = len(stand_in.asked)
         with pytest.raises(ConfigError) as caught:
             call()
         assert says in str(caught.value) and "\n" not in str(caught.value)
-        assert len(stand_in.asked) - asked <= 2  # no retries: the second call asks for two votes at once
+        assert len(stand_in.asked) - asked == 1
 
 
 @pytest.mark.parametrize(
@@ -166,7 +158,7 @@ def test_a_wrong_key_or_model_stops_the_run_at_once(stand_in, answer, says):  # 
     [
         (NONSENSE, "gives no verdict"),
         (SUCCESS, "calls an untouched home screen a success"),
-        (completion("", "length"), "raise judge.max_tokens above 512"),
+        (completion("", "length"), "it was cut off after 4096 tokens"),
         (error(400, "At most 1 image(s) may be provided"), "use a model that accepts 5"),
         (BUSY, "start the server or correct judge.url"),
         (Raw(200, b"hello", {"Content-Type": "text/plain"}), "not a chat completion"),

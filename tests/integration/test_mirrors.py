@@ -1,11 +1,9 @@
-"""Metrics, held-out success and images of episodes in the real wandb, TensorBoard and Trackio, without a network."""
+"""Metrics, held-out success and images of episodes in the real wandb and TensorBoard, without a network."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sqlite3
 import subprocess
 import sys
 import time
@@ -73,23 +71,6 @@ def test_tensorboard(tmp_path, episode):
     assert (image.step, (image.width, image.height)) == (3, draw_episode(episode).size)
 
 
-def test_trackio_continues_a_resumed_run(tmp_path, episode, monkeypatch):
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))  # read when it is imported, here for the first time
-    pytest.importorskip("trackio")
-    recipe = track(tmp_path / "run", episode, "--tracking.trackio", "true")
-    with RunLog(recipe, tmp_path / "run") as log:
-        log.truncate_after(3)
-        log.metrics({"iteration": 4, "rollout/success_rate": 1.0})
-    with sqlite3.connect(tmp_path / "trackio" / "mobilerl.db") as database:
-        rows = database.execute("SELECT run_name, step, metrics FROM metrics ORDER BY step").fetchall()
-    logged = [(name, step, json.loads(metrics)) for name, step, metrics in rows]
-    assert {name for name, _, _ in logged} == {"run"} and {step for _, step, _ in logged} == {3, 4}
-    assert ("run", 3, {"eval/success_rate": 0.25, "rollout/success_rate": 0.5}) in logged
-    assert ("run", 4, {"rollout/success_rate": 1.0}) in logged
-    [image] = (tmp_path / "trackio" / "media").rglob("*.png")
-    assert Image.open(image).size == draw_episode(episode).size
-
-
 def test_wandb_goes_on_offline_when_its_server_cannot_be_reached(tmp_path, episode, monkeypatch, capsys):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
@@ -111,7 +92,7 @@ def test_wandb_whose_server_is_gone_in_the_middle_delays_the_end_for_seconds(tmp
         monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
         monkeypatch.setenv("WANDB_FINISH_TIMEOUT", "2")
         monkeypatch.setattr("mobilerl.training.wandb_mirror.GRACE_S", 2.0)
-        tracking = TrackingSection(wandb="online", alerts=True)
+        tracking = TrackingSection(wandb="online")
         with Tracker(tmp_path, tracking) as tracker:
             tracker.log(ROW)
             server.kill()

@@ -17,11 +17,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from model_checks import fingerprint, largest_difference
+from model_checks import as_of_transformers_4, fingerprint, largest_difference
 from PIL import Image
 
 from mobilerl.algorithms.losses import clipped_policy_loss
-from mobilerl.benchmarks.model_families import FAMILIES, Family, as_of_transformers_4, create, png, tokenizer_of
+from mobilerl.benchmarks.model_families import FAMILIES, Family, create, png, tokenizer_of
 from mobilerl.config import ConfigError
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.envs.phone.env import PhoneEnv
@@ -33,7 +33,8 @@ from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
 from mobilerl.records import MicroBatch, TrainingSample
 from mobilerl.records.engine import Request, Sampling
 from mobilerl.sft.demonstrations import demonstrations
-from mobilerl.sft.samples import ExpertStep
+from mobilerl.sft.samples import ExpertStep, Sample
+from mobilerl.sft.trainer import TrainingJob, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 CHAT = ContextPolicy()
@@ -208,6 +209,33 @@ def test_an_update_changes_weights_and_a_saved_folder_is_the_model(family, folde
     assert rows_of(again) == rows_of(engine)
     again.load(tmp_path)
     assert again.steps == 1
+
+
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_a_frozen_vision_tower_is_not_trained(folder, lora_rank):
+    more = {"lora_rank": 4} if lora_rank else {"freeze_vision": True}
+    engine = LocalEngine(folder, LocalSettings(learning_rate=1e-3, max_pixels=SMALL, **more))
+    model = engine.model.get_base_model() if lora_rank else engine.model
+    tower = list(model.model.visual.parameters())
+    rows, vision = rows_of(engine), parts(model)[1]
+    before = engine.logprobs(rows)
+    engine.update([replace(r, advantage=1.0 - 2 * (i % 2)) for i, r in enumerate(rows)], policy_loss, "token-mean")
+    assert parts(model)[1] == vision and engine.logprobs(rows) != before
+    assert tower and not any(p.requires_grad for p in tower)
+    learned = {id(p) for group in engine.optimizer.param_groups for p in group["params"]}
+    assert learned and learned.isdisjoint(map(id, tower))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_sft_trains_the_vision_tower_unless_it_is_frozen(folder, engine, tmp_path, frozen):
+    samples = [Sample(r.prompt_ids, r.response_ids, r.images) for r in rows_of(engine)]
+    job = TrainingJob(str(folder), 1.0, len(samples), 1e-2, max_pixels=SMALL, freeze_vision=frozen, log_every=1)
+    before = parts(load_model(folder, learns=True))
+    trainer = train(job, engine.codec, samples, tmp_path)
+    (text, vision), tower = parts(trainer.model), list(trainer.model.model.visual.parameters())
+    assert text != before[0] and (vision == before[1]) is frozen
+    learned = {id(p) for group in trainer.optimizer.param_groups for p in group["params"]}
+    assert {id(p) in learned for p in tower} == {not frozen} == {p.requires_grad for p in tower}
 
 
 def parts(model: torch.nn.Module) -> tuple[str, str]:

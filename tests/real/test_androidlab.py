@@ -7,6 +7,7 @@ MOBILERL_ANDROIDLAB_PYTHON   interpreter with the packages its judges import; th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -24,9 +25,10 @@ from phones import served
 
 from mobilerl.cli import main
 from mobilerl.envs.androidlab.checkout import TASKS, read_checkout
+from mobilerl.envs.androidlab.instructions import SIMILAR, check_held_out, overlap, words
 from mobilerl.envs.androidlab.judge import Judges
 from mobilerl.envs.androidlab.phone import Seen
-from mobilerl.envs.androidlab.trace import TraceWriter, read_trace
+from mobilerl.envs.androidlab.trace import TraceWriter, parsed_action, read_trace
 from mobilerl.envs.base import Finish, Tap
 from mobilerl.envs.device import Device
 from mobilerl.envs.phone.apps.catalogue import APPS
@@ -83,6 +85,16 @@ def test_all_tasks_are_read_as_androidlab_reads_them(checkout):
     }
     assert len(theirs) == TASKS and Counter(t.app for t in checkout.tasks) == PER_APP
     assert {fields[4] for fields in theirs.values()} == {"operation", "operations", "query_detect"}
+
+
+def test_the_guard_of_training_finds_every_task_whatever_is_around_it(checkout):
+    for task in checkout.tasks:
+        for text in (task.goal.upper(), task.instruction, f"Please, could you {task.goal.rstrip('.')} for me?"):
+            with pytest.raises(ValueError, match="leak: .* is held out for testing"):
+                check_held_out(text, checkout.tasks)
+    said = {task.id: words(task.goal) for task in checkout.tasks}
+    alike = [pair for pair in itertools.combinations(said, 2) if overlap(*(said[i] for i in pair)) >= SIMILAR]
+    assert alike == [("map_1", "map_3")]
 
 
 # --- its judges ----------------------------------------------------------------------------------------------------
@@ -167,7 +179,8 @@ def write_traces(checkout, tmp_path):
             xml = "" if i == LOST else xml
             screen = Seen(seen[rng.randrange(OTHER)].screenshot, 360, 720, xml, "com.example")
             writer.record_screen(i, screen, {task.query: rng.choice("017")} if task.query else {})
-            writer.record_action(Finish(answer) if i == OTHER + MADE_UP - 1 else Tap(i, rng.randrange(3)), {})
+            action = Finish(answer) if i == OTHER + MADE_UP - 1 else Tap(i, rng.randrange(3))
+            writer.record_action(parsed_action(action, 360, 720, {}))
         yield task.id, tmp_path / task.id
 
 

@@ -29,6 +29,11 @@ class StandInEngine(ThreadingHTTPServer):
         self.served = 0
         self.first_port = 0
         """Of the containers, which have one each, by place; 0: none has any."""
+        self.version = "27.1.0"
+        self.info: dict[str, object] = {}
+        """What it says of its host."""
+        self.labels: dict[str, str] | None = None
+        """Of the image."""
         self.said = ""
         """What each container has said."""
         self.counting = threading.Lock()
@@ -41,15 +46,17 @@ class StandInEngine(ThreadingHTTPServer):
         url = urlsplit(path)
         match [method, *[part for part in url.path.split("/")[1:] if not part.startswith("v1.")]]:
             case ["GET", "version"]:
-                return 200, {"ApiVersion": "1.43"}
+                return 200, {"ApiVersion": "1.43", "Version": self.version}
             case ["GET", "info"]:
-                return 200, {"ID": self.host}
+                return 200, {"ID": self.host, **self.info}
             case ["GET", "_ping"]:
                 return 200, "OK"
             case ["GET", "images", "json"]:
                 return 200, [{"Id": IMAGE}] if f'"{IMAGE}"' in parse_qs(url.query)["filters"][0] else []
             case ["GET", "images", name, "json"] if name == IMAGE:
-                return 200, {"Id": IMAGE, "Config": {}}
+                return 200, {"Id": IMAGE, "Config": {"Labels": self.labels}}
+            case ["GET", "images", name, "json"]:
+                return 404, {"message": f"No such image: {name}"}
             case ["GET", "networks"]:
                 return 200, [{"Id": "n", "Name": NETWORK}]
             case ["GET", "containers", "json"]:

@@ -14,7 +14,7 @@ from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction
 from mobilerl.reachagent.agent import Decision
 from mobilerl.reachagent.evaluation import walk
 from mobilerl.reachagent.exploration import Explorer, Limits
-from mobilerl.reachagent.graph import Page, PageGraph
+from mobilerl.reachagent.graph import Page, PageGraph, Seen
 from mobilerl.reachagent.identity import Abstraction
 from mobilerl.reachagent.tasks import PageTask
 
@@ -73,7 +73,7 @@ def graph_of(edges: dict[str, dict[PageAction, str]], titles: dict[str, str]) ->
         space = dict.fromkeys([a.slot for a in known])
         actions = (*[a for a in space if a != BACK], BACK, COMPLETE)
         identity = next(page for page in edges if titles[page] == titles[name]).lower()
-        graph.add_page(Page(name, "App", identity, titles[name], f"<{name}/>", b"", actions))
+        graph.add_page(Page(name, "App", identity, titles[name], Seen(f"<{name}/>", b"", actions)))
     for name, known in edges.items():
         for action, target in known.items():
             graph.add_edge(name, action, target)

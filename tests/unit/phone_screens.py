@@ -89,7 +89,7 @@ def starts(phone: Phone) -> Iterator[None]:
         restore_snapshot(phone, fresh)
         phone.launch("com.android.tasks")
         phone.popup = popup
-        phone.changed()
+        phone.invalidate()
         yield
 
 

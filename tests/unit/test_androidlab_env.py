@@ -13,7 +13,7 @@ from mobilerl.envs.androidlab.env import AndroidLabEnv, LabSettings
 from mobilerl.envs.androidlab.phone import LOCATION, UI_FILE, LabPhone
 from mobilerl.envs.androidlab.tasks import LabTask
 from mobilerl.envs.androidlab.trace import read_trace
-from mobilerl.envs.base import Back, Finish, Home, InfraError, Invalid, ShellResult, Tap
+from mobilerl.envs.base import Back, Finish, Home, InfraError, Invalid, NoScore, ShellResult, Tap
 from mobilerl.envs.phone.apps.catalogue import APPS
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.transport import InProcessTransport
@@ -89,6 +89,23 @@ def test_an_episode_and_the_trace_it_leaves(tmp_path):
     assert sorted(p.name for p in folder.rglob("*.*")) == sorted(
         ["trace.jsonl", *(f"{i}.{kind}" for i in range(3) for kind in ("png", "xml"))]
     )
+
+
+def test_without_a_trace_the_last_screen_is_observed_and_there_is_no_score(tmp_path):
+    transport = Listening()
+    env = AndroidLabEnv("d", LabPhone(transport, APP_NAMES), APP_NAMES, settings=FAST)
+
+    async def play():
+        await env.reset(task(query="", rounds=2))
+        await env.step(Tap(500, 160))
+        transport.shell("settings put global airplane_mode_on 1")
+        last = await env.step(Back())
+        assert last.done and last.observation.app == "Settings" and last.observation.screenshot
+        with pytest.raises(NoScore):
+            await env.score()
+
+    asyncio.run(play())
+    assert not any(tmp_path.iterdir())
 
 
 def test_five_equal_actions_end_an_episode_of_six_steps(tmp_path):

@@ -36,7 +36,7 @@ def test_a_notebook(model, tmp_path):
         assert observation.image.size == (180, 360)
         assert "screenshot" not in repr(observation) and len(repr(observation)) < 200
         assert (await phone.step(Tap(500, 500))).observation.step == 1
-        trajectory = Agent(model).play(phone, make_task("MusicPause", 1))
+        trajectory = Agent(model).rollout(phone, make_task("MusicPause", 1))
         assert trajectory.status is not Status.INFRA_ERROR and trajectory.steps
         rows = train(load_recipe(None, ["--model", str(model), *FLAGS]), tmp_path / "run")
         assert [row["iteration"] for row in rows] == [1, 2]

@@ -13,6 +13,7 @@ from scripted_env import FAULTS, WHERE, ScriptedActor, ScriptedEnv, run
 
 from mobilerl.envs.base import InfraError
 from mobilerl.inference.engine_policy import EnginePolicy
+from mobilerl.judge.scorer import NoVerdict
 from mobilerl.records import Completion, Status
 from mobilerl.records.engine import Sampling
 from mobilerl.rollout.collector import Collector, CollectorSettings
@@ -174,6 +175,24 @@ def test_episodes_without_a_verdict_are_retried_and_other_errors_end_the_run():
     assert [t.reward for t in groups[0].trajectories] == [1.0] * 4 and collector.counts["retried"] == 3
     with pytest.raises(ValueError, match="no money left"):
         collect_judged(fleet(2), ScriptedScorer(failures=1, error=ValueError("no money left")))
+
+
+def test_a_judge_of_every_step_ends_episodes_and_its_failures_leave_the_device_in_use():
+    class EveryStep(ScriptedScorer):
+        steps = 0
+
+        async def solved(self, trajectory, final):
+            self.steps += 1
+            if self.steps == 1:
+                raise NoVerdict("no verdict")
+            return self.steps % 2 == 0
+
+    scorer = EveryStep(0.0)
+    groups, collector = collect_judged(fleet(1), scorer, TASKS[:1])
+    (group,) = groups
+    assert [(t.reward, len(t.steps)) for t in group.trajectories] == [(1.0, 1), (0.0, 2)] * 2
+    assert len(scorer.asked) == 2, "those that the judge ended are not judged again"
+    assert collector.counts["retried"] == 1 and collector.pool.report()[0].faults == 0
 
 
 def test_a_held_out_task_that_is_lost_is_logged_once(caplog):

@@ -25,7 +25,7 @@ def test_flags_override_the_file_and_the_file_the_defaults(tmp_path):
     )
     assert (recipe.train.iterations, recipe.train.seed, recipe.phone.popup_rate) == (9, 3, 0.5)
     assert recipe.train.max_minutes is None and recipe.engine.max_pixels is None
-    assert recipe.tasks.templates == ("a", "b") and recipe.train.max_skipped_steps == Recipe().train.max_skipped_steps
+    assert recipe.tasks.templates == ("a", "b") and recipe.train.keep_batches == Recipe().train.keep_batches
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,7 @@ NUMBERS = sorted(
     name
     for name, owners in settings_of([Recipe]).items()
     if any("float" in str(field.annotation) for _, field in owners)
+    and not name.startswith("suite.")
     and (not name.startswith("algorithm.") or name.removeprefix("algorithm.") in OptimizerSection.model_fields)
 )
 
@@ -138,7 +139,7 @@ NUMBERS = sorted(
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
 def test_numbers_are_finite(value):
     """Infinity would train, and could not be saved as JSON and resumed."""
-    assert len(NUMBERS) > 20
+    assert len(NUMBERS) > 15
     for name in NUMBERS:
         with pytest.raises(ConfigError, match=f"{name}.*(finite|than|valid)"):
             load_recipe(None, [f"--{name}={value}"])

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from mobilerl.cli import main
 from mobilerl.config import FleetSection, load_recipe
-from mobilerl.doctor import machine, packages, storage
+from mobilerl.doctor import engines, machine, packages, storage
 from mobilerl.doctor.examine import examine
 from mobilerl.engines.registry import engine_kind
 from mobilerl.models import tiny
@@ -163,7 +163,7 @@ def test_docker_engine_with_and_without_the_image():
     with served() as engine:
         for image, state in ((IMAGE, "ok"), ("mine", "failed")):
             fleet = FleetSection(type="docker", hosts=(engine.host,), image=image)
-            assert [check.state for check in machine.docker(fleet)] == ["ok", state]
+            assert [check.state for check in engines.docker(fleet)] == ["ok", state]
 
 
 def adb_server(answers):
@@ -198,9 +198,10 @@ def test_a_server_that_hangs_or_speaks_another_protocol(answer, monkeypatch):
     pytest.importorskip("adbutils")
     pytest.importorskip("docker.errors")
     monkeypatch.setattr(machine, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(engines, "TIMEOUT_S", 0.5)
     with server(answer) as (_, port):
         monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
         adb = machine.adb(phones())
-        (docker,) = machine.docker(FleetSection(type="docker", hosts=(f"tcp://127.0.0.1:{port}",)))
+        (docker,) = engines.docker(FleetSection(type="docker", hosts=(f"tcp://127.0.0.1:{port}",)))
     for check in (adb, docker):
         assert check.state == "failed" and check.fix

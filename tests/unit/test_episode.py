@@ -9,8 +9,9 @@ import pytest
 from scripted_env import ScriptedActor, ScriptedEnv, make_task, run
 
 from mobilerl.envs.base import Back, Finish, InfraError, Invalid, NoScore, Tap
+from mobilerl.judge.scorer import NoVerdict
 from mobilerl.records import Status
-from mobilerl.rollout.episode import EpisodeSettings, play_episode
+from mobilerl.rollout.episode import EpisodeSettings, do_rollout
 
 BAD = Invalid("no")
 ACTIONS = (Tap(1, 1), Finish("done"))
@@ -18,8 +19,8 @@ ACTIONS = (Tap(1, 1), Finish("done"))
 
 def play(env=None, actions=ACTIONS, max_steps=5, actor=None, scored=True, **settings):
     task, actor = make_task(max_steps=max_steps), actor or ScriptedActor(actions)
-    played = run(play_episode(env or ScriptedEnv(), actor, task, "e-00", EpisodeSettings(**settings), scored))
-    return played.trajectory
+    rollout = run(do_rollout(env or ScriptedEnv(), actor, task, "e-00", EpisodeSettings(**settings), scored))
+    return rollout.trajectory
 
 
 def faulty(where: str, kind: str, step: int = 0) -> ScriptedEnv:
@@ -57,7 +58,7 @@ def test_finish_ends_an_episode():
     ],
 )
 def test_the_step_budget_and_invalid_actions_in_a_row_end_an_episode(actions, max_steps, status, steps):
-    trajectory = play(actions=actions, max_steps=max_steps, max_invalid=3)
+    trajectory = play(actions=actions, max_steps=max_steps)
     assert (trajectory.status, len(trajectory.steps)) == (status, steps)
     assert trajectory.reward == float(status is Status.FINISHED)
 
@@ -91,6 +92,43 @@ def test_the_note_of_a_refused_action_is_in_the_turns_of_later_steps():
     trajectory = play(env=Refusing(), actor=DecidingActor(read, Tap(1, 1), Back(), Finish("done")))
     assert [s.note for s in trajectory.steps] == ["", "no such app", ""]
     assert notes == [[], [""], ["", "no such app"]]
+
+
+def judged(answers, actions, **settings):
+    """(episode, number of actions that the judge was told of at each question)"""
+    asked = []
+
+    async def solved(trajectory, final):
+        asked.append(len(trajectory.steps))
+        assert final.step == len(trajectory.steps) and trajectory.task.instruction == "do a"
+        return await answers(len(asked))
+
+    actor, limits = ScriptedActor(actions), EpisodeSettings(**settings)
+    return run(do_rollout(ScriptedEnv("d7"), actor, make_task(), "e-00", limits, scored=False, solved=solved)), asked
+
+
+def test_a_judge_that_is_asked_after_every_action_ends_an_episode():
+    async def third(number):
+        return number == 3
+
+    played, asked = judged(third, (Back(), BAD, Back()))
+    assert (played.trajectory.status, played.trajectory.reward) == (Status.FINISHED, 1.0)
+    assert played.solved and asked == [1, 3, 4] and len(played.trajectory.steps) == 4, "not after the invalid one"
+    played, asked = judged(third, (Back(), Finish()))
+    assert not played.solved and asked == [1] and played.trajectory.reward == 0.0, "scored by the caller"
+
+
+def test_a_judge_without_a_verdict_is_no_failure_of_the_agent_and_not_the_devices():
+    async def none(number):
+        raise NoVerdict("no verdict")
+
+    async def hang(number):
+        await asyncio.sleep(60)
+
+    for answers, deadline_s, says in ((none, 60.0, "no verdict"), (hang, 0.05, "while the judge was asked")):
+        played, _ = judged(answers, (Back(),), deadline_s=deadline_s)
+        assert played.trajectory.status is Status.INFRA_ERROR and says in played.trajectory.error
+        assert isinstance(played.fault, NoVerdict) and not played.solved
 
 
 @pytest.mark.parametrize(("where", "step", "kept"), [("reset", 0, 0), ("step", 0, 0), ("step", 1, 1), ("score", 0, 2)])

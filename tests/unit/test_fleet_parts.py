@@ -49,15 +49,12 @@ def test_two_workers_number_their_containers_differently_and_divide_the_spares()
     assert [pool.settings.spares for pool in shared] == [1, 2]
 
 
-def test_the_density_of_the_recipe_is_that_of_its_phones_containers_and_results():
-    recipe = Recipe(phone={"width": 600, "height": 960, "density": 240}, fleet={"count": 1, "type": "docker"})
+def test_the_screen_of_the_recipe_is_that_of_its_phones_containers_and_results():
+    recipe = Recipe(phone={"width": 600, "height": 960}, fleet={"count": 1, "type": "docker"})
     (phone,) = make_phones(recipe.phone, 1)
-    assert phone._transport.shell(("wm", "density")).stdout == "Physical density: 240\n"
-    assert container_settings(recipe).command == ("--width", "600", "--height", "960", "--density", "240")
-    assert SimPlan().protocol(recipe)["screen"] == "600x960 at 240 dpi"
-    usual = Recipe()
-    assert container_settings(usual).command == ("--width", "360", "--height", "720")
-    assert SimPlan().protocol(usual)["screen"] == "360x720"
+    assert phone._transport.shell(("wm", "size")).stdout == "Physical size: 600x960\n"
+    assert container_settings(recipe).command == ("--width", "600", "--height", "960")
+    assert SimPlan().protocol(recipe)["screen"] == "600x960"
 
 
 def test_fleet_up_takes_no_devices_of_a_run(capfd):

@@ -76,7 +76,7 @@ def test_both_kinds_of_file_are_read(file):
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("a.toml", "[[task]]\ninstruction = 3", r"a.toml, task 1: instruction: Input should be a valid string"),
+        ("a.toml", "[[task]]\ninstruction = 3", r"a.toml, line 1, task 1: instruction: Input should be a valid string"),
         ("a.toml", "[[task]]\ninstruction = 'x'\ncheks = []", r"no field 'cheks'; did you mean 'check'"),
         ("a.toml", "[[task]]\ninstrction = 'x'", r"task 1: there is no field 'instrction'; did you mean 'instruction'"),
         ("a.toml", "[[task]]\ninstruction = 'x'\nzzz = 1", r"task 1: there is no field 'zzz'; fields are instruction"),

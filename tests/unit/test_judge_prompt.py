@@ -1,3 +1,4 @@
+import base64
 import io
 import json
 from dataclasses import replace
@@ -10,7 +11,7 @@ from PIL import Image
 from mobilerl.config import ConfigError
 from mobilerl.envs.base import Finish, Observation, Swipe, Tap, Task, Type
 from mobilerl.judge.examples import EXAMPLES, PROBE, Case
-from mobilerl.judge.prompt import NotJudgeable, asked_again, build_messages, case_of
+from mobilerl.judge.prompt import NotJudgeable, asked_again, build_messages, case_of, prompt_hash
 from mobilerl.judge.verdict import read_verdict
 from mobilerl.records import Completion, Status, Step, Trajectory
 
@@ -46,6 +47,49 @@ def test_after_any_other_action_the_final_screen_must_be_given():
         case_of(played, 2)
     case = case_of(played, 2, observation("the end"))
     assert case == Case("set an alarm", b"png of the end", ("tap button 0", "swipe up"), None)
+
+
+def shown(case: Case) -> list[str]:
+    """The question on a case: its lines of text, and its screens in angle brackets."""
+    lines: list[str] = []
+    for part in build_messages(case, "none")[-1]["content"]:
+        png = part.get("image_url", {}).get("url", "").rpartition(",")[2]
+        lines += [f"<{base64.b64decode(png).decode()}>"] if png else part["text"].split("\n")
+    return lines
+
+
+def test_a_trace_has_each_screen_in_front_of_the_action_that_was_taken_on_it():
+    played = trajectory(Tap(5, 5), Type("6:45"), Tap(5, 5), Finish("done"))
+    case = case_of(played, 50, screenshots=50)
+    assert shown(case) == [
+        'Task: "set an alarm"',
+        "Last actions, oldest first, and screens before them:",
+        *("<png of button 0>", '1. "tap button 0"'),
+        *("<png of button 1>", '2. "type 6:45"'),
+        *("<png of button 2>", '3. "tap button 2"'),
+        *("The screen after that:", "<png of button 3>"),
+        'The agent then said that it was done, with the answer: "done"',
+    ]
+    plain, traced = (build_messages(c, "none")[0]["content"] for c in (case_of(played, 50), case))
+    assert "screens of the phone before its actions" in traced and "screens of the phone" not in plain
+    assert len({prompt_hash(2, "none"), prompt_hash(50, "none"), prompt_hash(50, "none", 50)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("screenshots", "actions", "before"), [(1, 9, []), (2, 9, [0]), (3, 9, [0, 2]), (9, 2, [2, 3]), (9, 0, [])]
+)
+def test_screens_of_a_trace_are_evenly_spaced_and_end_with_the_final_one(screenshots, actions, before):
+    played = trajectory(*[Tap(5, 5)] * 4, Finish())
+    case = case_of(played, actions, screenshots=screenshots)
+    assert [png.decode() for png in case.before.values()] == [f"png of button {i}" for i in before]
+    assert case.screenshot == b"png of button 4"
+
+
+def test_screens_are_scaled_down():
+    png = EXAMPLES[0].case.screenshot
+    messages = build_messages(Case("x", png, ("a",), "", {0: png}), "none", max_pixels=18 * 36)
+    urls = [part["image_url"]["url"] for part in messages[-1]["content"] if part["type"] == "image_url"]
+    assert [Image.open(io.BytesIO(base64.b64decode(u.rpartition(",")[2]))).size for u in urls] == [(18, 36)] * 2
 
 
 def test_failed_or_incomplete_episodes_cannot_be_judged():

@@ -14,8 +14,6 @@ URL = {"url": "http://127.0.0.1:1/v1", "model": "m"}
         ({"reward": True}, "set judge.url"),
         ({"url": "127.0.0.1:8000", "model": "m"}, "http://HOST:PORT/v1"),
         ({"url": "http://127.0.0.1:8000/v1"}, "judge.url needs judge.model"),
-        ({**URL, "votes": 3}, "judge.temperature above 0"),
-        ({**URL, "votes": 2, "temperature": 0.7}, "odd number"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(given, says):
@@ -31,9 +29,11 @@ def test_processes_share_the_limit(processes, each):
 def test_the_protocol_holds_what_affects_a_verdict_and_no_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret-key")
     base = Judge(JudgeSection(**URL)).protocol()
-    for change in ({"temperature": 0.5}, {"examples": "none"}, {"actions": 0}, {"model": "n"}, {"max_tokens": 9}):
+    changes = {"temperature": 0.5, "examples": "none", "actions": 0, "model": "n"}
+    changes |= {"screenshots": 9, "max_pixels": 9, "every_step": True}
+    for change in ({name: value} for name, value in changes.items()):
         assert Judge(JudgeSection(**(URL | change))).protocol() != base
-    assert Judge(JudgeSection(**URL, concurrency=3, timeout_s=1)).protocol() == base
+    assert Judge(JudgeSection(**URL, concurrency=3)).protocol() == base
     assert "secret" not in str(base)
 
 
@@ -45,7 +45,7 @@ def test_a_key_that_no_header_can_carry_is_not_repeated(monkeypatch, key):
     assert "cret" not in str(fault.value)
 
 
-KEY = response_key("m", [{"role": "user", "content": "x"}], {"temperature": 0.0}, 0)
+KEY = response_key("m", [{"role": "user", "content": "x"}], {"temperature": 0.0})
 
 
 @pytest.mark.parametrize(

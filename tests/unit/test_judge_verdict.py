@@ -1,12 +1,10 @@
-"""Reading verdicts, counting votes, and the judge's agreement with the verifier."""
-
-import itertools
+"""Reading verdicts, and the judge's agreement with the verifier."""
 
 import pytest
 from scripted_env import make_task
 
 from mobilerl.eval.judge_audit import agreement, audit_pairs
-from mobilerl.judge.verdict import Verdict, Vote, read_verdict, tally
+from mobilerl.judge.verdict import Verdict, Vote, read_verdict
 from mobilerl.records import Status, Trajectory
 
 
@@ -46,37 +44,6 @@ def test_nonsense_is_no_verdict_and_says_why(text, reason):
     assert len(reading.reason) < 200 and "\n" not in reading.reason
 
 
-def poll(responses, wanted):
-    """Asks as the judge does; the verdict and the votes that were asked for."""
-    votes = []
-    while True:
-        verdict, more = tally(votes, wanted)
-        if not more:
-            return verdict, len(votes)
-        votes += [Vote(r) for r in responses[len(votes) : len(votes) + more]]
-        assert len(votes) <= wanted
-
-
-@pytest.mark.parametrize("wanted", [1, 3, 5])
-def test_a_majority_is_the_same_whether_all_are_asked_or_not(wanted):
-    for responses in itertools.product((True, False, None), repeat=wanted):
-        verdict, asked = poll(responses, wanted)
-        if responses.count(True) > wanted / 2:
-            assert verdict is True
-        elif responses.count(False) > wanted / 2:
-            assert verdict is False
-        else:
-            assert verdict is None
-        assert asked >= min(wanted, wanted // 2 + 1)
-
-
-def test_votes_that_cannot_change_the_verdict_are_not_asked_for():
-    assert poll([True, True, None, None, True], 5) == (True, 5)
-    assert poll([True, True, True, False, False], 5) == (True, 3)
-    assert poll([False, False, True], 3) == (False, 2)
-    assert poll([None, None, True], 3) == (None, 2)
-
-
 PAIRS = [(True, True)] * 20 + [(False, True)] * 5 + [(True, False)] * 10 + [(False, False)] * 15 + [(True, None)] * 3
 
 
@@ -99,13 +66,13 @@ def test_infrastructure_errors_and_verdicts_by_rule_are_left_out():
     def played(reward, status=Status.FINISHED):
         return Trajectory("t", make_task(), (), reward, status, "d0")
 
-    asked = (Vote(True),)
+    asked = Vote(True)
     trajectories = [played(1.0), played(0.0), played(0.0, Status.INFRA_ERROR), played(0.0), played(1.0)]
     verdicts = [
         Verdict(True, asked),
         Verdict(True, asked),
         Verdict(None),
         Verdict(False, reason="the agent did not say that it was done"),
-        Verdict(None, (Vote(None),), "nonsense"),
+        Verdict(None, Vote(None), "nonsense"),
     ]
     assert audit_pairs(trajectories, verdicts) == [(True, True), (False, True), (True, None)]

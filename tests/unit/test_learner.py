@@ -20,7 +20,7 @@ from mobilerl.training.skipping import NotFinite
 
 
 def learn(engine, algorithm, batches):
-    return learn_with(engine, algorithm, batches, step_counter(algorithm, 3))
+    return learn_with(engine, algorithm, batches, step_counter(algorithm))
 
 
 def filled(gamma: float, trajectories: int) -> AdaptivePositiveReplay:
@@ -151,7 +151,7 @@ class Skipping(RecordingEngine):
 )
 def test_steps_that_cannot_be_taken_are_counted_and_end_the_training_when_they_are_in_a_row(skipped, asked, message):
     algorithm, engine = make(FilteredBCSection()), Skipping(*skipped)
-    counter = step_counter(algorithm, 3)
+    counter = step_counter(algorithm)
     metrics = learn_with(engine, algorithm, [fresh_samples(1)] * 6, counter)
     assert engine.asked == asked and metrics["train/skipped_steps"] == len(skipped)
     assert metrics["train/steps"] == asked - len(skipped) == len(engine.objectives)
@@ -164,10 +164,10 @@ def test_steps_that_cannot_be_taken_are_counted_and_end_the_training_when_they_a
 
 def test_a_training_that_took_no_step_at_all_failed():
     algorithm = make(FilteredBCSection())
-    counter = step_counter(algorithm, 3)
+    counter = step_counter(algorithm)
     metrics = learn_with(Skipping(1, 2), algorithm, [fresh_samples(1)] * 2, counter)
     assert metrics["train/steps"] == 0 and "train/loss" not in metrics
     counter.check("it goes on")
     with pytest.raises(NotFinite, match="all 2 optimizer steps were skipped"):
         counter.check("nothing was saved", ended=True)
-    step_counter(algorithm, 3).check("nothing was there to learn from", ended=True)
+    step_counter(algorithm).check("nothing was there to learn from", ended=True)

@@ -30,7 +30,7 @@ class Finger:
         self.phone.launch(app.package)
 
     def nodes(self) -> list[Node]:
-        self.phone.changed()
+        self.phone.invalidate()
         return [n for n in self.phone.tree().window.walk() if n.text or n.desc or n.hint]
 
     def reads(self) -> list[str]:

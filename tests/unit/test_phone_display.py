@@ -55,7 +55,7 @@ def test_auto_rotate_follows_the_hand_and_a_locked_screen_does_not(phone):
 
 def turned(phone: Phone) -> None:
     phone.settings["system"]["user_rotation"] = "1"
-    phone.changed()
+    phone.invalidate()
 
 
 def test_a_turned_screen_shows_a_column_or_two(phone):
@@ -67,7 +67,7 @@ def test_a_turned_screen_shows_a_column_or_two(phone):
     music = phone.foreground
     music.play(music.songs()[0]["title"])
     music.go("player")
-    phone.changed()
+    phone.invalidate()
     cover = next(n for n in phone.tree().root.walk() if n.look == "tile")
     assert cover.bounds[2] <= node(phone, music.prefs["song"]).bounds[0], "the cover stands beside the controls"
 
@@ -77,7 +77,7 @@ def test_a_dialog_that_is_too_tall_scrolls_and_its_buttons_stay(phone):
     phone.launch(TASKS)
     phone.foreground.go("edit", priority="Normal", due="No day")
     phone.foreground.open_dialog("due")
-    phone.changed()
+    phone.invalidate()
     card, cancel = phone.tree().window.bounds, node(phone, "Cancel").bounds
     assert card[3] <= phone.height and cancel[3] <= card[3] and node(phone, "Sunday").bounds[1] > card[3]
     phone.swipe(360, 200, 360, 0)
@@ -90,7 +90,7 @@ def test_the_low_keyboard_types_what_is_touched(phone):
     turned(phone)
     phone.launch(TASKS)
     phone.foreground.go("edit", focus="title", priority="Normal", due="No day")
-    phone.changed()
+    phone.invalidate()
     squeeze = keyboard_height(phone.height) / KEYBOARD
     assert squeeze < 1
     for name in "pa.":
@@ -195,7 +195,7 @@ def test_messages_prices_and_months_say_what_they_are(phone):
     assert texts(phone).count("15:34") == 1 and "14 Oct" in texts(phone)
     phone.launch("com.android.vending")
     phone.foreground.go("category", category="Books")
-    phone.changed()
+    phone.invalidate()
     assert any(text.startswith("$") for text in texts(phone))
     phone.launch("com.android.calendar")
     tap(phone, "Month")

@@ -24,8 +24,6 @@ from mobilerl.envs.phone.canvas import Written
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.generated import tasks as generated
 from mobilerl.envs.phone.languages import LANGUAGES
-from mobilerl.envs.phone.languages.ar import ARABIC
-from mobilerl.envs.phone.languages.de import GERMAN
 from mobilerl.envs.phone.languages.language import Language, Plural
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.popups import CATALOGUE
@@ -34,6 +32,7 @@ from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.envs.phone.tasks.suite import make_task
 from mobilerl.envs.phone.ui import Bounds
 
+GERMAN, ARABIC = LANGUAGES["de"], LANGUAGES["ar"]
 SOURCES = Path(languages.__file__).parents[1]
 TRANSLATED = ("de", "ar")
 
@@ -247,7 +246,7 @@ def test_popups_have_room_for_their_texts(locale):
     device.launch("com.android.tasks")
     for popup in CATALOGUE:
         device.popup = popup
-        device.changed()
+        device.invalidate()
         written: list[Written] = []
         render.draw_screen(device, written)
         assert len(written) > 3 and [w.text for w in written if w.shown != w.text or fonts.missing(w.text)] == []

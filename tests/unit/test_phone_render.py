@@ -46,6 +46,6 @@ def test_what_changes_on_the_screen_changes_the_image(phone):
     )
     for change in changes:
         change()
-        phone.changed()
+        phone.invalidate()
         seen.add(render.png(phone))
     assert len(seen) == len(changes) + 1

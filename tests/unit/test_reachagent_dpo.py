@@ -13,7 +13,8 @@ from mobilerl.config import Recipe
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import sample_logprobs
 from mobilerl.models import tiny
-from mobilerl.reachagent.dpo import DpoTrainer, PreferencePair, dpo_step, read_pairs, write_pairs
+from mobilerl.reachagent.dpo import DpoTrainer, dpo_step
+from mobilerl.reachagent.pair_files import PreferencePair, StoredPairs, write_pairs
 from mobilerl.training.checkpoint import latest
 from mobilerl.training.tracking import Tracker, read_metrics
 
@@ -132,4 +133,4 @@ def test_pairs_come_back(tmp_path):
         PreferencePair("b", (1,), (b"png",), (3, 6), (4,)),
     ]
     write_pairs(pairs, tmp_path)
-    assert read_pairs(tmp_path) == pairs
+    assert list(StoredPairs(tmp_path)) == pairs and StoredPairs(tmp_path)[-1] == pairs[1]

@@ -38,11 +38,11 @@ def test_typed_text_rows_clock_and_toasts_do_not_make_another_page() -> None:
     before = identity(device)
     notes.insert("notes", title="One more", body="row")
     notes.toast("Note saved")
-    phone.changed()
+    phone.invalidate()
     assert "Note saved" in device.dump_xml() and identity(device) == before
     notes.toast("")
     notes.go("edit", focus="title")
-    phone.changed()
+    phone.invalidate()
     empty = identity(device)
     device.act(Type("hello"))
     assert "hello" in device.dump_xml() and identity(device) == empty != before

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from mobilerl.config import ConfigError
+from mobilerl.config import ConfigError, PagesSection
 from mobilerl.envs.base import Tap, Type
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
@@ -18,7 +18,7 @@ from mobilerl.reachagent.actions import BACK, COMPLETE, PageAction, action_space
 from mobilerl.reachagent.agent import PageAgent, Query, Scenes, episode_task
 from mobilerl.reachagent.collect import page_tasks
 from mobilerl.reachagent.evaluation import evaluate, outcomes, walk
-from mobilerl.reachagent.graph import Page, PageGraph
+from mobilerl.reachagent.graph import Page, PageGraph, Seen
 from mobilerl.reachagent.pairs import preference_pairs
 from mobilerl.reachagent.responses import ResponseWriter, flow_samples, touches
 from mobilerl.reachagent.rewards import Goal, Operate, Reach
@@ -68,7 +68,7 @@ def graph() -> PageGraph:
     made = PageGraph(*SIZE, {"App": LIST})
     for name, xml in SCREENS.items():
         space = action_space(parse_screen(xml, *SIZE), field_hints(xml, *SIZE))
-        made.add_page(Page(name, "App", name.split()[0], name, xml, b"", space))
+        made.add_page(Page(name, "App", name.split()[0], name, Seen(xml, b"", space)))
     for source, action, target in (
         (LIST, named(made, LIST, "New"), FORM),
         (FORM, typed(made, "milk"), TYPED),
@@ -215,7 +215,8 @@ def test_without_alignment_touches_are_not_at_the_centre(graph, codec, task):
 
 def pairs_of(graph, codec, task, **responses):
     writer = ResponseWriter(Scenes(graph), CONTEXT)
-    made, counts = preference_pairs(graph, [task], agent_of(graph, codec, **responses), writer, codec, 0)
+    counts: Counter[str] = Counter()
+    made = preference_pairs(graph, [task], agent_of(graph, codec, **responses), writer, codec, 0, counts)
     return {
         int(p.id.rpartition("/")[2]): (p.note["source"], codec.decode(p.chosen_ids), codec.decode(p.rejected_ids))
         for p in made
@@ -279,4 +280,4 @@ def test_a_graph_without_tasks_is_an_error_of_one_line(graph, tmp_path):
     few = PageGraph(graph.width, graph.height, dict(graph.homes))
     few.add_page(graph.pages[LIST])
     with pytest.raises(ConfigError, match="no tasks can be made: .*; explore more"):
-        page_tasks(few, 5, 0, tmp_path, print)
+        page_tasks(few, PagesSection(), 0, tmp_path, print)

@@ -63,7 +63,7 @@ async def test_all_workers_run_at_once_however_few_threads_the_event_loop_has(mo
         all_there.wait()
         return WorkerResult((), Counter(), 0.0, {}, {}, "", ())
 
-    monkeypatch.setattr(module, "_Worker", lambda *_: SimpleNamespace(play=play, close=lambda: None))
+    monkeypatch.setattr(module, "_Worker", lambda *_: SimpleNamespace(carry_out=play, close=lambda: None))
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
     async with RolloutWorkers(recipe_of(40), learner) as workers:
         assert await workers.collect([make_task(f"t{i}") for i in range(40)], "p") == []

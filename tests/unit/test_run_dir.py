@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mobilerl.config import AgentSection, ConfigError, Recipe, load_recipe
-from mobilerl.config.reading import held, read_saved
+from mobilerl.config.reading import lock_run_dir, read_saved
 from mobilerl.models.checkpoint_folder import save_agent
 from mobilerl.models.hub import find_model, with_local_model
 from mobilerl.training.run_dir import check_run_dir, with_checkpoints_agent
@@ -65,8 +65,8 @@ def test_a_flag_that_the_checkpoint_would_override_is_refused(model):
 HOLDS = """
 import sys, time
 from pathlib import Path
-from mobilerl.config.reading import held
-with held(Path(sys.argv[1])):
+from mobilerl.config.reading import lock_run_dir
+with lock_run_dir(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -75,13 +75,13 @@ with held(Path(sys.argv[1])):
 def test_one_process_at_a_time_and_a_kill_releases_the_directory(tmp_path):
     other = subprocess.Popen([sys.executable, "-c", HOLDS, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "held\n"
-    with pytest.raises(ConfigError, match=f"is in use by process {other.pid} on"), held(tmp_path / "run"):
+    with pytest.raises(ConfigError, match=f"is in use by process {other.pid} on"), lock_run_dir(tmp_path / "run"):
         pass
     other.kill()
     other.communicate()
-    with held(tmp_path / "run"):
+    with lock_run_dir(tmp_path / "run"):
         (tmp_path / "run" / "kept").touch()
-    with held(tmp_path / "new"):
+    with lock_run_dir(tmp_path / "new"):
         pass
     assert (tmp_path / "run" / "kept").exists() and not (tmp_path / "new").exists()
 

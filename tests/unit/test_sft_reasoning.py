@@ -1,17 +1,13 @@
-"""Stage 2's filter: which proposals count as the expert's action, and which thoughts are kept."""
+"""The thoughts of stage 2: those of templates, and which of a model's are kept."""
 
-import asyncio
 import random
 from dataclasses import replace
 
 import pytest
 
-from mobilerl.envs.base import Back, Finish, Invalid, Launch, LongPress, Observation, Swipe, Tap, Task, Type
-from mobilerl.policy.context import ContextPolicy
+from mobilerl.envs.base import Back, Finish, Launch, LongPress, Observation, Tap, Task
 from mobilerl.policy.screen import parse_screen
-from mobilerl.records import Completion
-from mobilerl.records.engine import Sampling
-from mobilerl.sft.reasoning import Proposal, bootstrap, same_action, sample_proposals, written_thought
+from mobilerl.sft.reasoning import Proposal, keep_thought, written_thought
 from mobilerl.sft.samples import ExpertStep
 
 XML = """<hierarchy>
@@ -20,27 +16,7 @@ XML = """<hierarchy>
 <node class="Text" text="Title" bounds="[0,100][100,120]"/>
 </hierarchy>"""
 SCREEN = parse_screen(XML, 100, 200)
-SAVE, SAVE_EDGE, DELETE, NOWHERE = Tap(250, 125), Tap(10, 10), Tap(750, 125), Tap(500, 990)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "same"),
-    [
-        (SAVE, SAVE, True),
-        (SAVE, SAVE_EDGE, True),  # another point of the same button
-        (SAVE, DELETE, False),
-        (SAVE, LongPress(250, 125), False),
-        (NOWHERE, NOWHERE, False),  # a tap on nothing teaches nothing
-        (Type("Milk"), Type(" milk "), True),
-        (Finish("17"), Finish("17 "), True),
-        (Swipe(499, 499, 499, 0), Swipe(500, 700, 500, 190), True),  # both up, by the same distance
-        (Swipe(499, 499, 499, 0), Swipe(499, 499, 499, 999), False),
-        (Invalid("x"), SAVE, False),
-    ],
-)
-def test_which_actions_do_the_same(a, b, same):
-    assert same_action(a, b, SCREEN) is same
-    assert same_action(b, a, SCREEN) is same
+SAVE, SAVE_EDGE, DELETE = Tap(250, 125), Tap(10, 10), Tap(750, 125)
 
 
 def expert_step(action, name: str = "a") -> ExpertStep:
@@ -48,16 +24,17 @@ def expert_step(action, name: str = "a") -> ExpertStep:
     return ExpertStep(task, (), Observation(b"", 100, 200, XML, "App", 0), SCREEN, action)
 
 
-def test_only_thoughts_that_led_to_the_experts_action_are_kept():
-    steps = [expert_step(SAVE, "a"), expert_step(Finish("17"), "b"), expert_step(Back(), "c")]
-    proposals = [
-        [Proposal("wrong", DELETE), Proposal("right", SAVE_EDGE), Proposal("", SAVE)],
-        [Proposal("unsure", Finish("18"))],
-        [Proposal("breaks out </think>", Back()), Proposal("", Back())],
-    ]
-    kept, share = bootstrap(steps, proposals, random.Random(0))
-    assert kept == [(steps[0], "right")]
-    assert share == pytest.approx(1 / 3)
+@pytest.mark.parametrize(
+    ("action", "proposals", "kept"),
+    [
+        (SAVE, [Proposal("wrong", DELETE), Proposal("right", SAVE_EDGE), Proposal("", SAVE)], "right"),
+        (Finish("17"), [Proposal("unsure", Finish("18"))], ""),
+        (Back(), [Proposal("breaks out </think>", Back()), Proposal("", Back())], ""),
+        (Back(), [], ""),
+    ],
+)
+def test_only_a_thought_that_led_to_the_experts_action_is_kept(action, proposals, kept):
+    assert keep_thought(expert_step(action), proposals, random.Random(0)) == kept
 
 
 def test_a_written_thought_names_the_action_and_the_mark_it_will_touch():
@@ -86,28 +63,3 @@ def test_a_written_thought_of_an_answer_says_where_on_the_screen_it_is():
     assert asked("How many devices are in the kitchen?", "2", *rows) == "count Kitchen<1> Kitchen<2> finish 2"
     assert asked("How many devices are in the garden?", "0", *rows) == "finish 0"
     assert asked("Which device has 7:30?", "Radio", *rows) == "finish Radio"
-
-
-class Parrot:
-    """Answers the k-th candidate of a step with mark 1 or 2 in turn."""
-
-    def __init__(self) -> None:
-        self.keys: set[str] = set()
-
-    async def act(self, messages, images, sampling, key=""):
-        self.keys.add(key)
-        await asyncio.sleep(random.random() / 100)
-        mark = 1 + int(key[-2:]) % 2
-        text = f'<think>tap {mark}</think><answer>do(action="Tap", element=<{mark}>)</answer>'
-        return Completion((1,), (2,), (-0.1,), 0, text)
-
-
-def test_proposals_come_in_the_order_of_their_steps():
-    policy = Parrot()
-    context = ContextPolicy(screenshots=0, screen_style="marks", grounding="mark", layout="compact")
-    steps = [expert_step(SAVE, "a"), expert_step(DELETE, "b")]
-    proposals = asyncio.run(sample_proposals(policy, context, Sampling(1.0, 16), steps, 4))
-    assert [[p.thought for p in row] for row in proposals] == [["tap 1", "tap 2"] * 2] * 2
-    assert len(policy.keys) == 8
-    kept, share = bootstrap(steps, proposals, random.Random(0))
-    assert [thought for _, thought in kept] == ["tap 1", "tap 2"] and share == 1.0

@@ -132,7 +132,7 @@ def test_what_is_there_is_not_prepared_again(trainer, tmp_path, monkeypatch):
     monkeypatch.setattr("mobilerl.sft.run.copying_samples", None)
     monkeypatch.setattr("mobilerl.sft.run.encode_all", None)
 
-    def reasoned(recipe, number, base, *steps):
+    def reasoned(recipe, number, run_dir, base, *steps):
         asked.append(f"round {number} of {base.name}")
         yield step, "a thought"
 

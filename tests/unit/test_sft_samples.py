@@ -17,7 +17,7 @@ from mobilerl.policy.parsing import parse_response
 from mobilerl.sft.batches import IGNORE, collate
 from mobilerl.sft.data import SftData
 from mobilerl.sft.demonstrations import demonstrations, single_steps
-from mobilerl.sft.reasoning import same_action
+from mobilerl.sft.matching import matches
 from mobilerl.sft.samples import Sample, encode_all
 
 CONTEXT = ContextPolicy(screenshots=1, screen_style="marks", grounding="mark", layout="compact")
@@ -45,7 +45,7 @@ def test_a_sample_is_token_exact_and_reads_back_as_the_action(steps, codec):
         assert len(sample) == len(sample.prompt_ids) + len(sample.response_ids)
         seen = step.observation
         response = parse_response(codec.decode(sample.response_ids), step.screen, "mark", seen.width, seen.height)
-        assert same_action(response.action, step.action, step.screen) and response.thought == ""
+        assert matches(response.action, step.action, step.screen) and response.thought == ""
 
 
 def test_the_chat_layout_shows_the_experts_earlier_responses():
@@ -55,7 +55,7 @@ def test_the_chat_layout_shows_the_experts_earlier_responses():
         said = [m["content"][0]["text"] for m in steps[-1].messages(context)[0] if m["role"] == "assistant"]
         assert len(said) == len(steps) - 1 > 0
         for step, response in zip(steps, said, strict=False):
-            assert same_action(context.parse(response, step.screen).action, step.action, step.screen)
+            assert matches(context.parse(response, step.screen).action, step.action, step.screen)
 
 
 def test_single_steps_name_one_element_and_mean_it(steps):

@@ -100,7 +100,7 @@ class FakeWorkers:
         self.version = 0
         self.asked: list[tuple[str, int]] = []
 
-    async def play(self, tasks, prefix):
+    async def rollout(self, tasks, prefix):
         self.asked.append((prefix, self.version))
         version = self.version
         await asyncio.sleep(0.01)

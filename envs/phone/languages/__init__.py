@@ -1,16 +1,24 @@
-"""The languages of the phone's interface, and which of them a phone shows."""
+"""The languages of the phone's interface, each a file of translations here, and which of them a phone shows."""
 
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import resources
 
-from mobilerl.envs.phone.languages import ar, de
-from mobilerl.envs.phone.languages.language import Language
+from mobilerl.envs.phone.languages.language import Language, Plural
+
+
+def _read(code: str) -> Language:
+    found = tomllib.loads(resources.files(__package__).joinpath(f"{code}.toml").read_text(encoding="utf-8"))
+    words = {key: Plural(**word) if isinstance(word, dict) else word for key, word in found.pop("words").items()}
+    return Language(**found, words=words)
+
 
 ENGLISH = Language("en", "en-US", "English (United States)")
-LANGUAGES = {language.code: language for language in (ENGLISH, de.GERMAN, ar.ARABIC)}
+LANGUAGES = {"en": ENGLISH, "de": _read("de"), "ar": _read("ar")}
 
 
 @lru_cache(maxsize=256)

@@ -69,7 +69,7 @@ def write(phone: Phone, path: str, data: bytes, append: bool = False) -> None:
         raise Failure(f"{path}: No space left on device")
     phone.files[path] = (phone.files.get(path, b"") if append else b"") + data
     touch(phone, path)
-    phone.changed()
+    phone.invalidate()
 
 
 def read(phone: Phone, path: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from mobilerl.algorithms.checks import count, number
 from mobilerl.records import TrainingSample, Trajectory
 
-Order = Literal["rarity", "advantage", "uniform"]
+Order = Literal["rarity", "advantage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class AdaptivePositiveReplay:
         gamma: maximum fraction of replayed samples in a mini-batch, in [0, 1].
         max_age: iterations after which an entry is dropped; None keeps it until it is evicted.
         order: `rarity`, or `advantage` (MobileRL), by which entries enter and are evicted, and of which the highest are
-            drawn first, the same in every mini-batch; `uniform` draws with equal probability and evicts the oldest.
+            drawn first, the same in every mini-batch.
         max_response_prob: steps whose response had a higher probability are not drawn.
         failed_steps: whether to draw steps whose action failed, too.
     """
@@ -161,7 +161,7 @@ class AdaptivePositiveReplay:
 
     def _select_kept(self, entries: Sequence[_Entry]) -> list[_Entry]:
         """The entries that stay in the buffer, best first."""
-        return sorted(entries, key=_newest_first if self.order == "uniform" else self._best_first)[: self.capacity]
+        return sorted(entries, key=self._best_first)[: self.capacity]
 
     def _best_first(self, entry: _Entry) -> tuple[float, int, str]:
         """Sort key: highest in the order first, then newest (closest to the policy), then by id to break ties."""
@@ -181,9 +181,5 @@ class AdaptivePositiveReplay:
         for i, entry in enumerate(self._entries):
             if i == 0 or entry.rarity < self._entries[i - 1].rarity:
                 rank = i + 1
-            arrivals.append((rng.expovariate(1.0 if self.order == "uniform" else 1.0 / rank), i))
+            arrivals.append((rng.expovariate(1.0 / rank), i))
         return [self._entries[i] for _, i in sorted(arrivals)]
-
-
-def _newest_first(entry: _Entry) -> tuple[int, str]:
-    return (-entry.iteration, entry.trajectory.id)

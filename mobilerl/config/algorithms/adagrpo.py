@@ -22,12 +22,12 @@ class AdaptiveReplaySection(Section):
     """Maximum number of successes, the rarest ones, that enter the buffer per iteration."""
     fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.25
     """Maximum fraction of replayed samples in a mini-batch, and of their weight; 0 turns replay off."""
-    order: Annotated[Literal["rarity", "advantage", "uniform"], REPLAY] = "rarity"
+    order: Annotated[Literal["rarity", "advantage"], REPLAY] = "rarity"
     """`rarity` prefers successes of tasks that rarely succeed; `advantage` always draws those of the highest advantage
-    (MobileRL); `uniform` samples uniformly and evicts the oldest."""
-    ratio: Annotated[Literal["behavior", "current", "unclipped"], REPLAY] = "current"
-    """Policy that the ratio of a replayed sample is taken against: that of the weights that sampled it (`behavior`),
-    the `current` one, or the former without an upper limit of the ratio (`unclipped`)."""
+    (MobileRL)."""
+    ratio: Annotated[Literal["behavior", "current"], REPLAY] = "current"
+    """Policy that the ratio of a replayed sample is taken against: that of the weights that sampled it (`behavior`), or
+    the `current` one."""
     max_age: Annotated[Positive | None, REPLAY] = 20
     """Iterations after which a trajectory leaves the buffer; null keeps it until it is evicted."""
 

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from mobilerl.config import ClusterSection, EngineSection, OptimizerSection, VllmSection
-from mobilerl.inference.vllm_arguments import image_limits
+from mobilerl.inference.vllm_arguments import image_arguments
 from mobilerl.models.adapter_folder import is_adapter, read_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import base_folder
@@ -18,6 +18,8 @@ from mobilerl.records.engine import ADAM_BETAS
 
 DTYPE = "bfloat16"
 """Precision of forward and backward passes and of vLLM; weights and optimizer state are float32."""
+FROZEN = "mobilerl_freeze_vision"
+"""Key of `override_config` that tells our worker whether to train the vision tower."""
 ROLLOUT_WORKER = "mobilerl.engines.verl.rollout_worker.RolloutWorker"
 
 
@@ -68,7 +70,8 @@ def _model(path: Path, settings: VerlSettings) -> dict[str, Any]:
         "lora_adapter_path": str(path.resolve()) if adapter else None,
         "use_remove_padding": False,
         "enable_gradient_checkpointing": settings.engine.gradient_checkpointing,
-        "override_config": {"attn_implementation": "sdpa"},
+        # With "model_config" verl does not copy the rest into the model's own configuration.
+        "override_config": {"attn_implementation": "sdpa", "model_config": {}, FROZEN: settings.engine.freeze_vision},
         # With rank 0 verl would ignore the adapter and train its base model.
         "lora_rank": settings.engine.lora_rank or (adapter["r"] if adapter else 0),
         "lora": {"merge": True},  # send merged weights to the servers
@@ -130,11 +133,7 @@ def _rollout(codec: Codec, settings: VerlSettings) -> dict[str, Any]:
         "dtype": DTYPE,
         "free_cache_engine": shares_gpus,
         "engine_kwargs": {
-            "vllm": {
-                "mm_processor_kwargs": {"size": image_limits(codec)},
-                "limit_mm_per_prompt": {"image": settings.max_images, "video": 0},
-                "worker_extension_cls": ROLLOUT_WORKER,
-            }
+            "vllm": {**image_arguments(codec, settings.max_images), "worker_extension_cls": ROLLOUT_WORKER}
         },
         "log_prob_micro_batch_size_per_gpu": 1,
         "calculate_log_probs": True,

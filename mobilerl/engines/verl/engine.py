@@ -218,7 +218,7 @@ class VerlEngine:
         self._loop.resume()
 
     def _within(self, what: str, call: Callable[[], T]) -> T:
-        """Returns the result of a call that has no timeout of its own. Raises EngineError after `vllm.timeout_s`."""
+        """Returns the result of a call that has no timeout of its own. Raises EngineError after `timeout_s`."""
         done: Future[T] = Future()
 
         def run() -> None:
@@ -231,9 +231,7 @@ class VerlEngine:
         try:
             return done.result(self.settings.vllm.timeout_s)
         except TimeoutError as error:
-            raise self._make_error(
-                f"{what} took longer than vllm.timeout_s = {self.settings.vllm.timeout_s:g} s"
-            ) from error
+            raise self._make_error(f"{what} took longer than {self.settings.vllm.timeout_s:g} s") from error
         except ray.exceptions.RayError as error:
             raise self._make_error(f"{what} failed ({one_line(error)})") from error
 

@@ -18,11 +18,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import FSDPModule
-from transformers import AutoModelForImageTextToText
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id
 from verl.utils.fsdp_utils import get_init_weight_context_manager
 from verl.utils.torch_dtypes import PrecisionType
+from verl.workers.config.optimizer import build_optimizer
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
@@ -30,9 +30,10 @@ from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from mobilerl.engines.finite import FirstNonFinite, spoil
 from mobilerl.engines.reference import FirstAdapter
 from mobilerl.engines.scoring import Metrics, make_micro_batch, response_values, sample_logprobs, with_prepared_images
+from mobilerl.engines.verl.config import FROZEN
 from mobilerl.models.adapters import add_adapter
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, prepare_model, save_model
+from mobilerl.models.loading import add_lora, freeze_vision, model_class, prepare_model, save_model
 from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Objective
 
@@ -78,14 +79,25 @@ class PolicyEngine(FSDPEngine):
         init = get_init_weight_context_manager(use_meta_tensor=not config.tie_word_embeddings, mesh=self.device_mesh)
         with init(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = AutoModelForImageTextToText.from_pretrained(
+            module = model_class(config).from_pretrained(
                 self.model_config.local_path, dtype=torch.float32, config=config
             )
         prepare_model(module)
+        if self.frozen_vision:
+            freeze_vision(module)
         shard_with_owner(module)
         if self.model_config.enable_gradient_checkpointing:
             module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return module
+
+    @property
+    def frozen_vision(self) -> bool:
+        return bool(self.model_config.override_config[FROZEN])
+
+    def _build_optimizer(self, module: torch.nn.Module) -> torch.optim.Optimizer:
+        """Leaves a frozen vision tower out; weights that an adapter freezes keep their places in saved states."""
+        kept = [p for p in module.parameters() if p.requires_grad or not self.frozen_vision]
+        return build_optimizer(kept, self.optimizer_config)
 
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Keeps a reference model on the GPU unless `offload_policy` is set; verl would move it to pinned memory."""

@@ -42,9 +42,9 @@ _WORD_ALONE = re.compile(r"\W*(true|false)\W*", re.IGNORECASE)
 class AnswerJudge:
     """Asks a model whether answers are right. Requests and tokens are counted in `client.usage`."""
 
-    def __init__(self, url: str, model: str, timeout_s: float = 120.0) -> None:
-        fields = {"url": url, "model": model, "max_tokens": MAX_TOKENS, "timeout_s": timeout_s}
-        self.client = chat_client(validate(JudgeSection, fields, "--judge-url, --judge-model"))
+    def __init__(self, url: str, model: str) -> None:
+        settings = validate(JudgeSection, {"url": url, "model": model}, "--judge-url, --judge-model")
+        self.client = chat_client(settings, MAX_TOKENS)
 
     async def ask(self, question: str, answer: str, truth: str) -> bool:
         """Whether `answer` is right. Raises JudgeFault without a verdict, ConfigError if the endpoint is unusable."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mobilerl.config import ConfigError, Recipe
+from mobilerl.config import AndroidLabSuiteSection, ConfigError, Recipe
 from mobilerl.eval.policies import real_phone_policy
 from mobilerl.suites.command import MOBILERL, ROUNDS, EvalCommand, Results, add_protocol
 from mobilerl.system.terminal import header, say
@@ -92,6 +92,14 @@ class AndroidLabCommand(EvalCommand):
         judges, devices = Judges(checkout, args.judge_python), ", ".join(args.serial)
         header({"model": args.model or args.agent, "suite": self.name, "devices": devices, "out": args.out})
         return lambda: asyncio.run(evaluate(checkout, plan, policy, addresses, judges, answers, args.out, say))
+
+    def words(self, recipe: Recipe) -> list[str]:
+        assert isinstance(recipe.suite, AndroidLabSuiteSection)
+        mode = ["--mode", SCREENSHOT if recipe.agent.screenshots else XML]
+        start = ["--from-home"] if recipe.suite.from_home else []
+        start += ["--snapshot", recipe.suite.snapshot] if recipe.suite.snapshot else []
+        serials = recipe.fleet.serials or ("SERIAL",)
+        return [self.name, "--android-lab", recipe.suite.checkout, "--serial", *serials, *mode, *start]
 
     def summary(self, results: Mapping[str, Any]) -> Sequence[str]:
         from mobilerl.suites.androidlab.results import summary

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mobilerl.config import AndroidWorldSuiteSection, ConfigError, Recipe
 from mobilerl.config.suite import check_androidworld_fleet
+from mobilerl.envs.androidworld.containers import make_env
 from mobilerl.envs.androidworld.env import AndroidWorldEnv
 from mobilerl.envs.androidworld.startup import Address, Say, Server, Suite, open_servers
 from mobilerl.envs.base import Devices, MobileEnv
@@ -61,7 +62,7 @@ class StartedContainers:
         fleet = {"type": "docker", "count": count, "boot_s": boot_wait_s, "spares": 0}
         self._recipe = recipe.model_copy(
             update={
-                "suite": AndroidWorldSuiteSection(free_reward=True),
+                "suite": AndroidWorldSuiteSection(),
                 "fleet": recipe.fleet.model_copy(update=fleet),
                 "agent": recipe.agent.model_copy(update={"deadline_s": DEADLINE_S}),
             }
@@ -73,6 +74,7 @@ class StartedContainers:
         self, suite: Suite, boot_wait_s: float, say: Say, leftovers: Mapping[str, tuple[str, int]], watch: Watch
     ) -> tuple[Server, Devices | Sequence[MobileEnv]]:
         self._pool, containers = container_pool(self._recipe, suite, self._out, watch)
+        containers.containers.make_env = make_env  # also plays instances with a free reward
         return await containers.start_first(say), self._pool
 
     async def close(self) -> None:

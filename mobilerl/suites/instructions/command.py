@@ -29,7 +29,6 @@ class InstructionsCommand(PlanCommand):
         option("--serial", nargs="+", default=[], metavar="SERIAL", help=said)
         said = "only the tasks of this split of the file (default all)"
         option("--split", choices=("train", "test", "all"), default="all", help=said)
-        option("--free-reward", action="store_true", help="also tasks whose check succeeds at the beginning")
         super().add_options(parser)
 
     def settings(self, args: argparse.Namespace, given: Sequence[str]) -> Sequence[str]:
@@ -43,7 +42,7 @@ class InstructionsCommand(PlanCommand):
         make_console().print(table)
 
     def prepare(self, args: argparse.Namespace, recipe: Recipe) -> Callable[[], Results]:
-        suite = InstructionsSuiteSection(file=str(args.file), free_reward=args.free_reward)
+        suite = InstructionsSuiteSection(file=str(args.file))
         return super().prepare(args, recipe.model_copy(update={"suite": suite}))
 
     def fields(self, args: argparse.Namespace) -> dict[str, Any]:

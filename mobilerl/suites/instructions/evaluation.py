@@ -41,7 +41,7 @@ class InstructionsPlan(Plan):
             "tasks": list(self.templates) or "all",
             "trials": self.trials,
             "reward": recipe.rollout.scorer or ("judge" if recipe.judge.reward else "checks"),
-            "free_reward": suite.free_reward,
+            "free_reward": suite.judged,
             "fleet": fleet.type,
             **where,
             "deadline_s": recipe.agent.deadline_s,

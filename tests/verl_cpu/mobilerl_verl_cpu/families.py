@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,17 +21,17 @@ MAX_PIXELS = 60_000
 WORKER = "mobilerl_verl_cpu.sleep.Slept"
 
 
-def compared(model: str) -> dict[str, Any]:
+def compared(model: str, *flags: str) -> dict[str, Any]:
     """What a server draws from a checkpoint, beside what the trainer and the local engine make of it."""
     with ray_cluster(1):
-        return _compared(Path(model))
+        return _compared(Path(model), flags)
 
 
-def _compared(model: Path) -> dict[str, Any]:
+def _compared(model: Path, flags: Sequence[str]) -> dict[str, Any]:
     own = engine_flags(f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={WORKER}")
     settings = ["--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)]
     settings += ["--engine.micro_batch_tokens", "1", "--algorithm.learning_rate", "1e-2"]
-    recipe = load_recipe("base/tiny-model", [*own, *settings])
+    recipe = load_recipe("base/tiny-model", [*own, *settings, *flags])
     verl = make_trainer_engine(recipe)
     requests = [ask(verl, *screen) for screen in screens(recipe)]
     # Before any image: a prompt with one clears what a sleep has left.
@@ -44,9 +45,13 @@ def _compared(model: Path) -> dict[str, Any]:
     rows = rows_of(verl.generate(requests), requests)
     scored = verl.logprobs(rows)
     optimizer = {"learning_rate": recipe.algorithm.learning_rate, "warmup_steps": recipe.algorithm.warmup_steps}
-    local = LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS, **optimizer))
+    frozen = recipe.engine.freeze_vision
+    local, other = (
+        LocalEngine(model, LocalSettings(max_pixels=MAX_PIXELS, freeze_vision=freeze, **optimizer))
+        for freeze in (frozen, not frozen)
+    )
     local_scored = local.logprobs(rows)
-    for learner in (verl, local):  # one with a micro-batch per sample, the other with one for all
+    for learner in (verl, local, other):  # one with a micro-batch per sample, the others with one for all
         learner.update(samples_of(rows, None), clipped(recipe.algorithm.loss), "token-mean")
     learned = verl.logprobs(rows)
     local_learned = local.logprobs(rows)
@@ -58,4 +63,5 @@ def _compared(model: Path) -> dict[str, Any]:
         "local_gap": gap(scored, local_scored),
         "moved": gap(learned, scored),
         "learned_gap": gap(learned, local_learned),
+        "vision_gap": gap(local_learned, other.logprobs(rows)),
     }

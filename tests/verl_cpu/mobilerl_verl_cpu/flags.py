@@ -26,8 +26,7 @@ def engine_flags(*overrides: str) -> tuple[str, ...]:
     """`overrides`: further settings of verl."""
     return (
         *"""--engine.type verl --engine.micro_batch_tokens 1024 --engine.gradient_checkpointing false
-    --vllm.max_prompt 1024 --vllm.max_sequences 8
-    --vllm.timeout_s 1800""".split(),
+    --vllm.max_prompt 1024 --vllm.max_sequences 8""".split(),
         "--cluster.overrides",
         json.dumps([*VERL_SETTINGS, *overrides]),
     )

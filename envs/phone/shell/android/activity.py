@@ -128,7 +128,7 @@ def monkey(phone: Phone, words: list[str]) -> str:
         raise Failure("** No activities found to run, monkey aborted.", 252)
     intents.open_in(phone, package, intents.parse([]))
     phone.settings["system"] |= {"accelerometer_rotation": "1", "user_rotation": "0"}
-    phone.changed()
+    phone.invalidate()
     return "Events injected: 1\n## Network stats: elapsed time=12ms (0ms mobile, 0ms wifi, 12ms not connected)\n"
 
 

@@ -92,14 +92,14 @@ def press(phone: Phone, code: int) -> None:
 
 def _light(phone: Phone, on: bool) -> None:
     phone.awake = on
-    phone.changed()
+    phone.invalidate()
 
 
 def _volume(phone: Phone, change: int) -> None:
     table = phone.settings["system"]
     level = table.get("volume_music", "0")
     table["volume_music"] = str(min(max(0, (int(level) if level.isdecimal() else 0) + change), VOLUME_TOP))
-    phone.changed()
+    phone.invalidate()
 
 
 def _recents(phone: Phone) -> None:

@@ -123,4 +123,4 @@ def open_in(phone: Phone, package: str, intent: Intent) -> None:
         app.start_new(intent.extras.get("name", ""), intent.extras.get("phone", ""), intent.extras.get("email", ""))
     elif isinstance(app, Messages) and intent.data.partition(":")[0] in ("sms", "smsto"):
         app.start_message(unquote(intent.data.partition(":")[2].lstrip("/")), intent.extras.get("sms_body", ""))
-    phone.changed()
+    phone.invalidate()

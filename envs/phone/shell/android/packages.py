@@ -67,7 +67,7 @@ def _clear(phone: Phone, words: list[str]) -> str:
             app.start()
     if package.name == "com.android.providers.contacts":
         phone.calls.clear()
-    phone.changed()
+    phone.invalidate()
     return "Success\n"
 
 

@@ -47,7 +47,7 @@ def content(phone: Phone, words: list[str]) -> str:
                 table.delete(row)
     except Refused as refused:
         raise Failure(f"java.lang.UnsupportedOperationException: {refused or verb}", 1) from None
-    phone.changed()
+    phone.invalidate()
     return ""
 
 

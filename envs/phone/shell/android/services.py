@@ -24,7 +24,7 @@ SMALLEST, TIMES_LARGER = 200, 3
 
 def _put(phone: Phone, space: str, key: str, value: str) -> str:
     phone.settings[space][key] = value
-    phone.changed()
+    phone.invalidate()
     return ""
 
 
@@ -42,11 +42,11 @@ def settings(phone: Phone, words: list[str]) -> str:
             return _put(phone, space, key, value)
         case ["delete", _, key]:
             deleted = table.pop(key, None) is not None
-            phone.changed()
+            phone.invalidate()
             return f"Deleted {int(deleted)} rows\n"
         case ["reset", space, "trusted_defaults"]:
             phone.settings[space] = dict(DEFAULT_SETTINGS[space])
-            phone.changed()
+            phone.invalidate()
             return ""
     raise Failure("Bad arguments", 255)
 
@@ -78,7 +78,7 @@ def _size(phone: Phone, words: list[str]) -> str:
         width = min(max(int(match[1]), SMALLEST), TIMES_LARGER * display.width)
         height = min(max(int(match[2]), SMALLEST), TIMES_LARGER * display.height)
         display.size_override = None if (width, height) == (display.width, display.height) else (width, height)
-    phone.changed()
+    phone.invalidate()
     return ""
 
 
@@ -94,7 +94,7 @@ def _density(phone: Phone, words: list[str]) -> str:
         display.density_override = None if density == display.physical_density else density
     else:
         raise Failure(f"Error: density must be >= {MIN_DENSITY}", 255)
-    phone.changed()
+    phone.invalidate()
     return ""
 
 
@@ -153,7 +153,7 @@ def _post(phone: Phone, words: list[str]) -> str:
     tag, text = rest
     phone.notifications.pop(tag, None)
     phone.notifications[tag] = (title or tag, text)
-    phone.changed()
+    phone.invalidate()
     return f"posting:\n  {title or tag}: {text}\n"
 
 

@@ -26,7 +26,7 @@ def rm(call: Call) -> None:
             call.fail(f"{name}: Is a directory")
         elif "f" not in flags:
             call.fail(f"{name}: {MISSING}")
-    call.phone.changed()
+    call.phone.invalidate()
 
 
 def mkdir(call: Call) -> None:
@@ -41,7 +41,7 @@ def mkdir(call: Call) -> None:
         else:
             files.make_folder(call.phone, path)
             files.touch(call.phone, path)
-    call.phone.changed()
+    call.phone.invalidate()
 
 
 def _obstacle(call: Call, path: str, parents: bool = False) -> str:
@@ -89,7 +89,7 @@ def _transfer(call: Call, operands: list[str], keep: bool, folders: bool) -> Non
             call.fail(f"'{name}': {fault}")
         else:
             _carry(call, source, to, keep)
-    call.phone.changed()
+    call.phone.invalidate()
 
 
 def _carry(call: Call, source: str, to: str, keep: bool) -> None:
@@ -125,7 +125,7 @@ def touch(call: Call) -> None:
                 call.fail(f"'{name}': {fault}")
             else:
                 files.write(call.phone, path, b"")
-    call.phone.changed()
+    call.phone.invalidate()
 
 
 def chmod(call: Call) -> None:

@@ -63,7 +63,7 @@ def _delete(call: Call, name: str, path: str) -> bool:
         call.fail(f"{name}: Directory not empty")
         return False
     files.remove(phone, path)
-    phone.changed()
+    phone.invalidate()
     return True
 
 
