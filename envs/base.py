@@ -154,6 +154,8 @@ class StepResult:
     """Seconds by phase: `act`, `settle`, `observe`."""
     note: str = ""
     """Why the action was not carried out, as a message to the model; "" when it was."""
+    finished: bool = False
+    """Whether the task has come to its own end, as a game does, without an agent that says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from mobilerl.envs.blocking import outside, run
 from mobilerl.eval.policies import POLICY, find_model
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.models.checkpoint_folder import read_agent
+from mobilerl.models.text_models import check_screenshots
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context
 from mobilerl.policy.formats.choice import published_name, with_format
@@ -37,6 +38,7 @@ class Agent:
     def __init__(self, model: str | Path, temperature: float = 0.0) -> None:
         folder = find_model(model)
         self.settings = read_agent(folder) or with_format(AgentSection(), published_name(folder))
+        check_screenshots(folder, self.settings)
         engine = make_engine(folder, EngineSection(lora_rank=0, max_pixels=None), temperature or 1.0)
         sampling = Sampling(temperature, self.settings.max_new_tokens)
         context = make_context(self.settings, engine.codec.images.size_seen)

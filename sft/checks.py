@@ -15,6 +15,7 @@ import torch
 from mobilerl.config import ConfigError, Recipe, SftSection
 from mobilerl.config.packaged import RECIPES
 from mobilerl.models.checkpoint_folder import check_checkpoint
+from mobilerl.models.text_models import check_screenshots
 from mobilerl.policy.context import make_context
 from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.sft.data import opened_sources, stage2_limit
@@ -66,6 +67,8 @@ def fit_recipe(recipe: Recipe) -> Recipe:
 def check(recipe: Recipe) -> None:
     """Raises ConfigError for settings that this machine cannot run."""
     settings = recipe.sft
+    if recipe.model:
+        check_screenshots(recipe.model, recipe.agent)
     if settings.deepspeed:
         if not importlib.util.find_spec("deepspeed"):
             install = 'python -m pip install "mobilerl[deepspeed]"'

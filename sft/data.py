@@ -26,7 +26,7 @@ from mobilerl.sft.demonstrations import corpus, demonstrations, generated_corpus
 from mobilerl.sft.samples import ExpertStep
 from mobilerl.sft.sources.report import Report
 from mobilerl.sft.sources.stream import Source, open_sources, steps
-from mobilerl.suites.base import demonstrated_tasks, has_demonstrations
+from mobilerl.suites.base import Demonstrating, demonstrated_tasks, has_demonstrations, make_suite
 from mobilerl.suites.phone.training import make_phones
 from mobilerl.system.atomic_files import put_folder, write_atomic
 from mobilerl.system.terminal import progress_bar
@@ -130,9 +130,12 @@ def stage2_limit(section: SourceSection) -> int | None:
 
 def _demonstrate(recipe: Recipe, instances: range) -> list[ExpertStep]:
     """Drops the XML of the screens, which is no longer needed and makes up most of the data to be sent."""
-    tasks = demonstrated_tasks(recipe, instances)
-    context = make_context(recipe.agent)
-    made = demonstrations(phone_without_popups(recipe), tasks, context, recipe.agent.random_marks)
+    tasks, suite = demonstrated_tasks(recipe, instances), make_suite(recipe)
+    context, marks = make_context(recipe.agent), recipe.agent.random_marks
+    if isinstance(suite, Demonstrating):
+        made = demonstrations(*(suite.demonstrator(), tasks, context, marks), suite.make_expert)
+    else:
+        made = demonstrations(phone_without_popups(recipe), tasks, context, marks)
     return [replace(step, observation=replace(step.observation, xml="")) for step in made]
 
 

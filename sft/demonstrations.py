@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from mobilerl.envs.base import InfraError, Tap, Task
+from mobilerl.envs.base import Action, InfraError, MobileEnv, Observation, Tap, Task, as_worded
 from mobilerl.envs.phone import words
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.generated import lexicon, phrasing
@@ -24,6 +25,7 @@ from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.screen import Element, Screen, parse_screen
 from mobilerl.policy.turns import Turn
 from mobilerl.sft.samples import ExpertStep
+from mobilerl.suites.base import Expert
 
 VOCABULARY_INSTANCES = 4
 """Instances of every training template whose texts form the tiny model's vocabulary."""
@@ -34,23 +36,46 @@ ACTION_WORDS = (
 )
 
 
+class PhoneExpert:
+    """The scripted expert of the embedded phone's current task."""
+
+    def __init__(self, env: PhoneEnv) -> None:
+        self._template, self._agent = env.template, ExpertAgent(env.template)
+
+    @property
+    def thought(self) -> str:
+        return self._template.thought
+
+    @property
+    def purpose(self) -> str:
+        return self._template.purpose
+
+    def act(self, task: Task, observation: Observation, screen: Screen) -> Action:
+        return self._agent.act(observation)
+
+
 async def demonstrate(
-    env: PhoneEnv, task: Task, context: ContextPolicy = DEFAULT_CONTEXT, random_marks: bool = False
+    env: MobileEnv,
+    task: Task,
+    context: ContextPolicy = DEFAULT_CONTEXT,
+    random_marks: bool = False,
+    make_expert: Callable[[Any], Expert] = PhoneExpert,
 ) -> list[ExpertStep]:
     """The expert's episode, with marks as numbered by `parse_screen`. Raises InfraError if it does not succeed.
 
-    `context` is the format of the earlier responses; published formats write them when a prompt is built.
+    `context` is the format of the earlier responses; published formats write them when a prompt is built. `make_expert`
+    makes the expert of the episode that an environment has begun.
     """
     observation = await env.reset(task)
-    expert = ExpertAgent(env.template)
+    task, expert = as_worded(env, task), make_expert(env)
     steps: list[ExpertStep] = []
     turns: list[Turn] = []
     purpose, ended = "", False
     while not ended:
         screen = parse_screen(observation.xml, observation.width, observation.height, random_marks)
-        action = expert.act(observation)
-        thought, done = env.template.thought, describe(action, screen)
-        begun, purpose = ("" if env.template.purpose == purpose else env.template.purpose), env.template.purpose
+        action = expert.act(task, observation, screen)
+        thought, done = expert.thought, describe(action, screen)
+        begun, purpose = ("" if expert.purpose == purpose else expert.purpose), expert.purpose
         steps.append(ExpertStep(task, tuple(turns), observation, screen, action, thought=thought, purpose=begun))
         said = f"{begun}; {thought or done}" if begun else thought
         response = context.write_response(action, screen, said or None) if context.names_elements else ""
@@ -63,12 +88,19 @@ async def demonstrate(
 
 
 def demonstrations(
-    env: PhoneEnv, tasks: Iterable[Task], context: ContextPolicy = DEFAULT_CONTEXT, random_marks: bool = False
+    env: MobileEnv,
+    tasks: Iterable[Task],
+    context: ContextPolicy = DEFAULT_CONTEXT,
+    random_marks: bool = False,
+    make_expert: Callable[[Any], Expert] = PhoneExpert,
 ) -> list[ExpertStep]:
-    """All steps of the expert's episodes for `tasks`."""
+    """All steps of the expert's episodes for `tasks`. Closes the environment."""
 
     async def collect() -> list[ExpertStep]:
-        return [step for task in tasks for step in await demonstrate(env, task, context, random_marks)]
+        try:
+            return [s for task in tasks for s in await demonstrate(env, task, context, random_marks, make_expert)]
+        finally:
+            await env.close()
 
     return asyncio.run(collect())
 

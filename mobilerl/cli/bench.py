@@ -16,6 +16,10 @@ PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
         "steps per second of the embedded phone, on one core",
         {"steps": (600, "steps to time"), "width": (360, "screen width, pixels"), "height": (720, "screen height")},
     ),
+    "browser": (
+        "steps per second and memory of pages of Chromium that play MiniWoB++",
+        {"pages": ([1, 4, 16, 64], "numbers of pages to measure"), "seconds": (20.0, "for each number of pages")},
+    ),
     "rollout": (
         "utilization of simulated devices by the collector, compared with a barrier per step and per episode",
         {

@@ -16,6 +16,7 @@ from mobilerl.eval.policies import weights_digest
 from mobilerl.eval.report import percent
 from mobilerl.models.checkpoint_folder import read_agent
 from mobilerl.models.hub_names import is_hub_id
+from mobilerl.models.text_models import holds_text_model
 from mobilerl.policy.formats.choice import published_name
 from mobilerl.suites.command import eval_commands
 from mobilerl.system.atomic_files import write_atomic
@@ -33,7 +34,7 @@ def write_card(run_dir: Path, folder: Path, name: str, base: str, license_id: st
     evaluations = evaluations_of(run_dir)
     trained_on = [suite_name(type(recipe.suite))] if recipe is not None else []
     suites = dict.fromkeys([*trained_on, *(e["suite"] for e in evaluations)])
-    lines = [*_header(base, recipe, license_id), *_introduction(name, folder, base or _start(recipe))]
+    lines = [*_header(folder, base, recipe, license_id), *_introduction(name, folder, base or _start(recipe))]
     lines += _commands(name, suites)
     lines += _results(evaluations, folder)
     if recipe is not None:
@@ -48,14 +49,15 @@ def _start(recipe: Recipe | None) -> str:
     return name if is_hub_id(name) else ""
 
 
-def _header(base: str, recipe: Recipe | None, license_id: str | None) -> Iterator[str]:
+def _header(folder: Path, base: str, recipe: Recipe | None, license_id: str | None) -> Iterator[str]:
     """Metadata of the card. It names a base model only if that is on the Hub."""
     yield "---"
     if license_id:
         yield f"license: {json.dumps(license_id)}"
     if start := base or _start(recipe):
         yield f"base_model: {start}"
-    yield from (f"library_name: {'peft' if base else 'transformers'}", "pipeline_tag: image-text-to-text")
+    task = "text-generation" if holds_text_model(folder) else "image-text-to-text"
+    yield from (f"library_name: {'peft' if base else 'transformers'}", f"pipeline_tag: {task}")
     yield from ("tags:", "- mobilerl", "- gui-agent", "- reinforcement-learning", "---", "")
 
 

@@ -10,7 +10,7 @@ from mobilerl.config.marks import EVALUATIONS, NotWith, OnlyWith, UsedBy
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Variable
 
 DRAWN = OnlyWith({"fleet.type": ("embedded", "docker")})
-POPULATED = NotWith("suite.type", ("androidworld", "androidlab", "instructions"))
+POPULATED = NotWith("suite.type", ("androidworld", "androidlab", "miniwob", "instructions"))
 DOCKER, ADB = OnlyWith({"fleet.type": ("docker",)}), OnlyWith({"fleet.type": ("adb",)})
 FLEET = OnlyWith({"fleet.type": ("docker", "adb")})
 COUNTED = UsedBy(("train", "sft", "pages", "fleet", *EVALUATIONS))
@@ -46,9 +46,9 @@ class PhoneSection(Section):
 class FleetSection(Section):
     """Where devices come from, and what happens when they fail. Times are in seconds."""
 
-    type: Literal["embedded", "docker", "adb"] = "embedded"
-    """Type of devices: `embedded` phones in this process, `docker` containers that the run starts and removes, or the
-    `adb` devices named in `serials`."""
+    type: Literal["embedded", "docker", "adb", "browser"] = "embedded"
+    """Type of devices: `embedded` phones in this process, `docker` containers that the run starts and removes, the
+    `adb` devices named in `serials`, or pages of a `browser`, Chromium, that the run starts."""
     count: Annotated[Positive, COUNTED] = 16
     """Number of devices used at once, which is also the largest batch of one generation call."""
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"), DOCKER] = "mobilerl"
@@ -73,6 +73,8 @@ class FleetSection(Section):
     written to any file of the run."""
     serials: Annotated[tuple[str, ...], ADB] = ()
     """Serials of `adb` devices as printed by `adb devices`, or HOST:PORT."""
+    program: Annotated[str, OnlyWith({"fleet.type": ("browser",)})] = ""
+    """Chromium to run; empty for the one that is installed, or Playwright's own."""
     reset: Annotated[Literal["keep", "app_data", "snapshot", "fresh"], FLEET] = "keep"
     """Reset between episodes: `keep` only runs the suite's own set-up, `app_data` clears all apps, `snapshot` loads the
     snapshot `default_boot` through the emulator console (port 5554 of the container), `fresh` starts a new container.

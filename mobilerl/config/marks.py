@@ -12,7 +12,7 @@ ANY: tuple[Any, ...] = ()
 """Accepted values of `OnlyWith` and `NotWith`: anything but empty, 0, false and null."""
 EVAL_PLUGIN = "eval PLUGIN"
 """Evaluation on a suite of an installed package, as a command of `UsedBy`."""
-EVALUATIONS = ("eval sim", "eval generated", "eval instructions", "eval androidworld", EVAL_PLUGIN)
+EVALUATIONS = ("eval sim", "eval generated", "eval instructions", "eval androidworld", "eval miniwob", EVAL_PLUGIN)
 """All evaluations, as commands of `UsedBy`."""
 
 

@@ -32,9 +32,9 @@ from mobilerl.config.types import Section, union_of
 PAGES, ENGINES = UsedBy(("pages",)), UsedBy(("train", "pages"))
 TRAININGS = UsedBy(("train", "sft", "pages"))
 SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
-FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld", EVAL_PLUGIN))
-JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions", EVAL_PLUGIN))
-ROLLOUT = UsedBy(("train", "eval instructions", EVAL_PLUGIN))
+FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld", "eval miniwob", EVAL_PLUGIN))
+JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions", "eval miniwob", EVAL_PLUGIN))
+ROLLOUT = UsedBy(("train", "eval instructions", "eval miniwob", EVAL_PLUGIN))
 VLLM, VERL = OnlyWith({"engine.type": ("vllm", "verl")}), OnlyWith({"engine.type": ("verl",)})
 
 
@@ -96,6 +96,10 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _suite_fits(self) -> Recipe:
+        if self.fleet.type not in self.suite.fleets:
+            fits = " or ".join(f'"{fleet}"' for fleet in self.suite.fleets)
+            kinds = f'fleet.type = "{self.fleet.type}" does not fit suite.type = "{self.suite.type}"'
+            raise ValueError(f"{kinds}: set fleet.type to {fits}")
         self.suite.check(self.fleet, self.rollout.workers, self.agent.deadline_s)
         return self
 

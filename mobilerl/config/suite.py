@@ -24,6 +24,8 @@ class SuiteBase(Section):
     """Module with `make(recipe) -> Suite` and `is_held_out(task) -> bool`."""
     evaluation: ClassVar[str] = "mobilerl.suites.command:PlanCommand"
     """Class of `mobilerl eval NAME`, an `EvalCommand` of `mobilerl.suites.command`, as module:class."""
+    fleets: ClassVar[tuple[str, ...]] = ("embedded", "docker", "adb")
+    """Values of `fleet.type` on whose devices the tasks run."""
     task_suite: ClassVar[str] = ""
     """`Task.suite`, which is also the NAME in `mobilerl eval` and the suite in results.json; "" if it is the type."""
 
@@ -39,7 +41,8 @@ class PhoneSuiteSection(SuiteBase):
     task_suite = "sim"
     type: Literal["phone"] = "phone"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
 
 
 class GeneratedSuiteSection(SuiteBase):
@@ -49,7 +52,8 @@ class GeneratedSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.generated.command:GeneratedCommand"
     type: Literal["generated"] = "generated"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
     apps: Positive = 512
     """Number of apps to train on."""
 
@@ -61,7 +65,8 @@ class AndroidWorldSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.androidworld.command:AndroidWorldCommand"
     type: Literal["androidworld"] = "androidworld"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
     servers: Annotated[tuple[str, ...], RESUMABLE] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
@@ -111,7 +116,8 @@ class InstructionsSuiteSection(FileSuite):
     evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
     type: Literal["instructions"] = "instructions"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
 
 
 class AndroidLabSuiteSection(FileSuite):
@@ -121,7 +127,8 @@ class AndroidLabSuiteSection(FileSuite):
     evaluation = "mobilerl.suites.androidlab.command:AndroidLabCommand"
     type: Literal["androidlab"] = "androidlab"
     """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own."""
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
     checkout: Annotated[str, RESUMABLE] = ""
     """Your checkout of AndroidLab, for its table of apps and for its tasks, which are not trained on."""
     snapshot: str = ""
@@ -145,11 +152,31 @@ class AndroidLabSuiteSection(FileSuite):
             raise ValueError('AndroidLab\'s apps are not on embedded phones: set fleet.type = "adb" or "docker"')
 
 
+class MiniWoBSuiteSection(SuiteBase):
+    """MiniWoB++ on pages of Chromium (docs/benchmarks.md)."""
+
+    module = "mobilerl.suites.miniwob.training"
+    evaluation = "mobilerl.suites.miniwob.command:MiniWoBCommand"
+    fleets = ("browser",)
+    type: Literal["miniwob"] = "miniwob"
+    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
+    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
+    for MiniWoB++."""
+    subset: Literal["all", "mobile", "scripted"] = "mobile"
+    """Tasks to use without `tasks.templates`: `all` of the package, those of MobileMiniWoB++ (`mobile`), or those that
+    the oracle solves (`scripted`)."""
+    reward: Literal["raw", "discounted"] = "raw"
+    """Reward of the page, or this times the share of the step budget that was left."""
+    max_steps: Positive = 30
+    """Step budget of an episode."""
+
+
 OWN: dict[str, type[SuiteBase]] = {
     "phone": PhoneSuiteSection,
     "generated": GeneratedSuiteSection,
     "androidworld": AndroidWorldSuiteSection,
     "androidlab": AndroidLabSuiteSection,
+    "miniwob": MiniWoBSuiteSection,
     "instructions": InstructionsSuiteSection,
 }
 

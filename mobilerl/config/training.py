@@ -19,7 +19,7 @@ class TasksSection(Section):
     per_template: Annotated[Positive, NotWith("suite.type", ("androidlab", "instructions"))] = 20
     """Number of instances per template, each with its own parameters."""
     templates: tuple[str, ...] = ()
-    """Templates to train on; empty for all of the training split."""
+    """Templates to train on, and to demonstrate in SFT; empty for all of the training split."""
 
 
 class RolloutSection(Section):
@@ -48,6 +48,10 @@ class TrainSection(Section):
     """Time limit in minutes; null for no limit."""
     max_env_steps: Annotated[Positive | None, TRAIN, RESUMABLE] = None
     """Maximum number of environment steps; null for no limit."""
+    max_k3: Annotated[Rate | Literal["auto"] | None, TRAIN, RESUMABLE] = "auto"
+    """Largest k3 (estimate of the KL divergence per token) between sampler and learner in the first mini-batch of an
+    iteration; above it the run ends, since they compute different policies. `auto` is 0.02 in bfloat16 and 1e-4 in
+    float32; null for no limit."""
     seed: int = 0
     """Random seed of tasks, sampling and mini-batches."""
     checkpoint_every: Annotated[Positive, RESUMABLE] = 10

@@ -110,7 +110,7 @@ def gpu_memory(recipe: Recipe) -> Check | None:
 
 def adb(fleet: FleetSection) -> Check:
     """Checks the adb server and whether it can reach the phones of the recipe."""
-    needed = not fleet_type(fleet).in_process
+    needed = "adbutils" in fleet_type(fleet).packages
     try:
         from adbutils import AdbClient
         from adbutils.errors import AdbError

@@ -119,7 +119,7 @@ def make_engine(
         raise
     except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, AttributeError) as error:
         raise ConfigError(
-            f"{path} cannot be loaded ({one_line(error)}); it is damaged, or not a Qwen-VL-like checkpoint"
+            f"{path} cannot be loaded ({one_line(error)}); it is damaged, or of a model that is not supported"
         ) from error
 
 

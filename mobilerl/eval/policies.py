@@ -13,6 +13,7 @@ from mobilerl.engines.registry import make_engine
 from mobilerl.eval.agents import scripted_actor
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy
 from mobilerl.models.hub import find_model
+from mobilerl.models.text_models import check_screenshots
 from mobilerl.policy.actor import Actor, ModelActor
 from mobilerl.policy.context import make_context, prompt_hash
 from mobilerl.policy.formats.choice import OURS
@@ -107,6 +108,7 @@ def model_policy(
         context = replace(context, size_seen=server.size_seen)
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
     folder = Path(model)
+    check_screenshots(folder, recipe.agent)
     section = recipe.engine.model_copy(update={"lora_rank": 0})  # what was not trained here needs no adapter
     # Log-probabilities of greedy responses are computed at temperature 1.
     engine = make_engine(folder, section, temperature or 1.0, seed=seed)

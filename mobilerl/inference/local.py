@@ -1,4 +1,4 @@
-"""Sampling from a Qwen-VL-like model in this process.
+"""Sampling from a model in this process.
 
 The `generate` of transformers would apply a checkpoint's generation settings (repetition penalty, top-p), prefill the
 shared prompt of a group once per member, and keep computing sequences that have ended.
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mobilerl.models.codec import Codec
+from mobilerl.models.positions import next_positions, positions_of
 from mobilerl.records.engine import Request, Sampling
 
 
@@ -46,7 +47,7 @@ def length_batches(requests: Sequence[Request], rows: int, tokens: int) -> Itera
 def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.device) -> list[Sampled]:
     """Samples one batch of requests with the same sampling settings. `model` must be in evaluation mode."""
     sampling = requests[0].sampling
-    logits, mask, deltas, cache = _prefill(model, codec, requests, device)
+    logits, mask, positions, offsets, cache = _prefill(model, codec, requests, device)
     banned = codec.banned.to(device)
     done = [Sampled() for _ in requests]
     alive = list(range(len(requests)))
@@ -62,7 +63,7 @@ def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.
         if len(going) < len(alive):
             keep = torch.tensor(going, device=device)
             alive = [alive[k] for k in going]
-            tokens, mask, deltas = tokens[keep], mask[keep], deltas[keep]
+            tokens, mask, offsets = tokens[keep], mask[keep], offsets[keep]
             cache.batch_select_indices(keep)
         mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
         out = model(
@@ -70,7 +71,7 @@ def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.
             attention_mask=mask,
             past_key_values=cache,
             use_cache=True,
-            position_ids=(mask.sum(1) - 1 + deltas).expand(3, 1, -1).transpose(1, 2),
+            position_ids=next_positions(mask, offsets, positions),
             logits_to_keep=1,
         )
         logits = out.logits[:, -1]
@@ -91,25 +92,19 @@ def draw(logits: Tensor, banned: Tensor, sampling: Sampling) -> tuple[Tensor, Te
 
 def _prefill(
     model: Any, codec: Codec, requests: Sequence[Request], device: torch.device
-) -> tuple[Tensor, Tensor, Tensor, Any]:
-    """Prefills each distinct prompt once; returns (R, V) logits, (R, L) mask, (R,) rotary offsets and the cache.
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Any]:
+    """Prefills each distinct prompt once; returns (R, V) logits, (R, L) mask, the prompts' positions with (R,) offsets
+    (see `positions_of`), and the cache.
 
-    An offset is the next position minus the number of tokens, negative if an image has fewer positions than tokens.
-    The model would keep them as its own state, which a forward pass in another thread overwrites.
+    A model with images would keep the offsets as its own state, which a forward pass in another thread overwrites.
     """
     prompts = list(dict.fromkeys((r.prompt_ids, r.images) for r in requests))
     inputs = codec.collate([ids for ids, _ in prompts], [images for _, images in prompts], pad_left=True, device=device)
-    backbone = getattr(model, "get_base_model", lambda: model)().model
-    positions, deltas = backbone.get_rope_index(
-        inputs["input_ids"],
-        mm_token_type_ids=inputs["mm_token_type_ids"],
-        image_grid_thw=inputs.get("image_grid_thw"),
-        attention_mask=inputs["attention_mask"],
-    )
+    positions, offsets = positions_of(model, inputs)
     out = model(**inputs, position_ids=positions, use_cache=True, logits_to_keep=1)
-    mask, deltas, cache = inputs["attention_mask"], deltas.reshape(-1), out.past_key_values
+    mask, cache = inputs["attention_mask"], out.past_key_values
     where = {prompt: k for k, prompt in enumerate(prompts)}
     rows = torch.tensor([where[r.prompt_ids, r.images] for r in requests], device=device)
     if len(prompts) < len(requests):
         cache.batch_select_indices(rows)
-    return out.logits[rows, -1], mask[rows], deltas[rows], cache
+    return out.logits[rows, -1], mask[rows], positions, offsets[rows], cache

@@ -55,7 +55,7 @@ class VllmSampler:
             raise ConfigError(f"vLLM has no temperature between 0 and {MIN_TEMPERATURE}: use 0, or a higher one")
         check_prompt_length(request, self.settings.vllm)
         image = self.codec.image_token_id
-        placeholders = collapse(request.prompt_ids, image).count(image)
+        placeholders = 0 if image is None else collapse(request.prompt_ids, image).count(image)
         if placeholders != len(request.images):
             raise ValueError(f"the prompt has {placeholders} image placeholders but {len(request.images)} images")
         return self._requests.submit(request)
@@ -213,6 +213,6 @@ def check_same_prompt(length: int, request: Request) -> None:
         )
 
 
-def collapse(ids: Sequence[int], image_token_id: int) -> list[int]:
+def collapse(ids: Sequence[int], image_token_id: int | None) -> list[int]:
     """Reduces a prompt to one placeholder per image, which vLLM expands itself. Images are never adjacent."""
     return [t for i, t in enumerate(ids) if t != image_token_id or i == 0 or ids[i - 1] != image_token_id]

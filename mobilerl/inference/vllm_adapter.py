@@ -25,8 +25,9 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Values that vLLM 0.24 to 0.27 permit as `max_lora_rank`."""
 ADAPTER_NAME, ADAPTER_ID = "mobilerl", 1
 """vLLM's name and number of the adapter, the same for all its versions."""
-PART = ".language_model."
-"""Part of the names of the modules whose adapters vLLM applies; for the vision tower that is an experiment."""
+PART = ".layers."
+"""Part of the names of the modules whose adapters vLLM applies, those of the language model; for the vision tower it is
+an experiment."""
 
 
 def adapter_refusal(model: PeftModel) -> str:

@@ -79,8 +79,6 @@ def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict
         "worker_extension_cls": "mobilerl.inference.vllm_worker.WeightLoader",
         "logits_processors": ["mobilerl.inference.vllm_worker:BannedTokens"],
         "additional_config": {"mobilerl_banned_ids": list(codec.banned_ids)},
-        "mm_processor_kwargs": {"size": image_limits(codec)},
-        "limit_mm_per_prompt": {"image": settings.max_images, "video": 0},
         "skip_mm_profiling": not torch.cuda.is_available(),
         "max_model_len": min(vllm.max_prompt + settings.max_new_tokens, positions),
         "max_num_seqs": vllm.max_sequences,
@@ -92,6 +90,7 @@ def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         "seed": settings.seed,
+        **image_arguments(codec, settings.max_images),
         **_adapter_arguments(settings.adapter),
         **read_overrides(vllm.overrides),
     }
@@ -128,6 +127,13 @@ def check_names(overrides: Iterable[str], known: Collection[str]) -> None:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise ConfigError(f"vllm.overrides: {word!r} is not name=value with an engine argument of vLLM{hint}")
+
+
+def image_arguments(codec: Codec, most: int) -> dict[str, Any]:
+    """Engine arguments for prompts with at most `most` images; none for a text model."""
+    if codec.image_processor is None:
+        return {}
+    return {"mm_processor_kwargs": {"size": image_limits(codec)}, "limit_mm_per_prompt": {"image": most, "video": 0}}
 
 
 def image_limits(codec: Codec) -> dict[str, int]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from mobilerl.config import ConfigError
 from mobilerl.models.adapter_folder import ADAPTER_WEIGHTS, adapter_base
 from mobilerl.models.checkpoint_folder import STATE_FILE
+from mobilerl.models.text_models import is_text_model
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -50,7 +51,7 @@ def add_adapter(model: torch.nn.Module, path: Path) -> PeftModel:
     config = PeftConfig.from_pretrained(str(path))
     config.inference_mode = False
     config.base_model_name_or_path = adapter_base(path)  # checkpoints of its training are in other folders
-    tensors = _rename_tensors(saved)
+    tensors = _rename_tensors(saved, model)
     if tensors.keys() != saved.keys():
         _aim_at(config, tensors)
     adapted = PeftModel(model, config)
@@ -68,12 +69,14 @@ def load_adapter(model: torch.nn.Module, path: Path, tensors: Mapping[str, Tenso
     set_peft_model_state_dict(model, dict(tensors))
 
 
-def read_adapter_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of an adapter under their present names."""
-    return _rename_tensors(load_file(path / ADAPTER_WEIGHTS))
+def read_adapter_tensors(path: Path, model: torch.nn.Module) -> dict[str, Tensor]:
+    """The tensors of an adapter for `model` under their present names."""
+    return _rename_tensors(load_file(path / ADAPTER_WEIGHTS), model)
 
 
-def _rename_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _rename_tensors(tensors: Mapping[str, Tensor], model: torch.nn.Module) -> dict[str, Tensor]:
+    if is_text_model(model.config):  # the old names of a vision-language model's are today's
+        return dict(tensors)
     return {PREFIX + _present_name(name.removeprefix(PREFIX)): tensor for name, tensor in tensors.items()}
 
 

@@ -1,8 +1,8 @@
-"""Encoding of chat messages and screenshots as token ids and pixels, for Qwen2.5-VL, Qwen3-VL and GLM-4.1V.
+"""Encoding of chat messages and screenshots as token ids and pixels.
 
 The tokenizer writes one placeholder per image; `encode` expands it to one per merged patch, so that the ids are exactly
 what the model reads in rollout and training. `images` converts PNGs to pixels only when a batch is built.
-Differences between model families are read from the checkpoint.
+Differences between model families are read from the checkpoint. Text models have no image processor.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from mobilerl.models.checkpoint_folder import (
 )
 from mobilerl.models.hub import base_folder, source
 from mobilerl.models.images import Images
+from mobilerl.models.text_models import TEXT_TYPES, is_supported, is_text_model
 from mobilerl.models.transfer import to_device
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
@@ -41,7 +42,7 @@ FIX = "copy the tokenizer, chat template and preprocessor_config.json of the mod
 
 
 class Codec:
-    """Tokenizer and image processor of one checkpoint.
+    """Tokenizer and image processor of one checkpoint; None in the place of the latter for a text model.
 
     `max_pixels` limits the size of an image; None uses the checkpoint's own limit. `end_ids` are end-of-response tokens
     besides the tokenizer's own, since GLM ends a turn with the token that begins the next one.
@@ -57,8 +58,8 @@ class Codec:
     ) -> None:
         self.tokenizer = tokenizer
         self.image_processor = image_processor
-        self.image_token_id: int = config.image_token_id
-        self.merge = image_processor.merge_size**2
+        self.image_token_id: int | None = getattr(config, "image_token_id", None)
+        self.merge = image_processor.merge_size**2 if image_processor else 1
         self.max_pixels: int | None = max_pixels or getattr(image_processor, MAX_PIXELS, None)
         self.eos_id: int = tokenizer.eos_token_id
         self.end_ids = frozenset({self.eos_id, *end_ids})
@@ -84,18 +85,16 @@ class Codec:
         try:
             config = AutoConfig.from_pretrained(source(path, "config.json"))
             tokenizer = load_tokenizer(path)
-            processor = load_image_processor(source(path, *PROCESSOR_FILES))
+            processor = None if is_text_model(config) else load_image_processor(source(path, *PROCESSOR_FILES))
             ends = generation_ends(source(path, "generation_config.json"))
         except ConfigError:
             raise
         except (OSError, LookupError, AttributeError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{path} cannot be read as a vision-language checkpoint ({one_line(error)}); {FIX}"
-            ) from error
-        if getattr(config, "vision_config", None) is None or getattr(config, "image_token_id", None) is None:
+            raise ConfigError(f"{path} cannot be read as a checkpoint ({one_line(error)}); {FIX}") from error
+        if not is_supported(config) if processor is None else getattr(config, "image_token_id", None) is None:
             raise ConfigError(
                 f"{path}: models of type {config.model_type!r} are not supported; use a checkpoint of Qwen2.5-VL, "
-                "Qwen3-VL or GLM-4.1V"
+                f"Qwen3-VL or GLM-4.1V, or of a text model ({', '.join(TEXT_TYPES)}, without sliding windows)"
             )
         if "linear_attention" in (getattr(config.get_text_config(), "layer_types", None) or ()):
             raise ConfigError(
@@ -114,6 +113,8 @@ class Codec:
     def save(self, path: str | Path) -> None:
         """Writes tokenizer and image processor, with its `max_pixels`, into a folder."""
         self.tokenizer.save_pretrained(path)
+        if self.image_processor is None:
+            return
         processor = copy.copy(self.image_processor)
         if self.max_pixels:
             processor.size = self.images.limits()
@@ -123,7 +124,7 @@ class Codec:
     def encode(self, messages: Sequence[Mapping[str, Any]], images: Sequence[bytes]) -> tuple[int, ...]:
         """Prompt ids up to the assistant's turn. Raises ValueError if images and placeholders differ in number."""
         ids = template_ids(self.tokenizer, messages)
-        places = ids.count(self.image_token_id)
+        places = 0 if self.image_token_id is None else ids.count(self.image_token_id)
         if places != len(images):
             raise ValueError(f"the prompt has {places} image placeholders but {len(images)} images were given")
         if not images:
@@ -160,7 +161,7 @@ class Codec:
         return {name: to_device(tensor, device) for name, tensor in inputs.items()}
 
     def text_inputs(self, ids: Sequence[Sequence[int]], pad_left: bool) -> dict[str, torch.Tensor]:
-        """Padded (B, L) input_ids, attention_mask and mm_token_type_ids in main memory."""
+        """Padded (B, L) input_ids, attention_mask and, with images, mm_token_type_ids in main memory."""
         longest = max(map(len, ids))
         batch = torch.full((len(ids), longest), self.pad_id, dtype=torch.long)
         mask = torch.zeros_like(batch)
@@ -168,7 +169,10 @@ class Codec:
             where = slice(longest - len(sequence), longest) if pad_left else slice(0, len(sequence))
             batch[i, where] = torch.tensor(sequence, dtype=torch.long)
             mask[i, where] = 1
-        return {"input_ids": batch, "attention_mask": mask, "mm_token_type_ids": (batch == self.image_token_id).long()}
+        inputs = {"input_ids": batch, "attention_mask": mask}
+        if self.image_token_id is not None:
+            inputs["mm_token_type_ids"] = (batch == self.image_token_id).long()
+        return inputs
 
     def pixel_inputs(
         self, images: Sequence[Sequence[bytes]], device: torch.device | str | int = "cpu"
@@ -209,13 +213,13 @@ def load_image_processor(path: Path) -> Any:
 
 def mismatch(tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: Any) -> str:
     """Describes why tokenizer, image processor and config do not fit each other; "" if they do."""
-    vision = config.vision_config
+    vision = getattr(config, "vision_config", None)
     for name, of_model in (
         ("patch_size", "patch_size"),
         ("merge_size", "spatial_merge_size"),
         ("temporal_patch_size", "temporal_patch_size"),
     ):
-        have, want = getattr(image_processor, name, None), getattr(vision, of_model, None)
+        have, want = getattr(image_processor, name, None), getattr(vision, of_model, None)  # None in text models
         if have != want:
             return f"the image processor's {name} is {have}, but the model's {of_model} is {want}"
     if tokenizer.eos_token_id is None:
@@ -225,6 +229,8 @@ def mismatch(tokenizer: PreTrainedTokenizerBase, image_processor: Any, config: A
     embeddings = config.get_text_config().vocab_size
     if len(tokenizer) > embeddings:
         return f"the tokenizer has {len(tokenizer)} tokens, but the model only {embeddings}"
+    if image_processor is None:
+        return ""
     one = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "x"}]}]
     if (places := template_ids(tokenizer, one).count(config.image_token_id)) != 1:
         return f"the chat template writes {places} placeholders (token {config.image_token_id}) for one image"

@@ -10,6 +10,7 @@ import hashlib
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +37,8 @@ class FrozenFeatures:
         model = load_model(path)
         model = model.get_base_model() if hasattr(model, "peft_config") else model
         self._embedding = model.get_input_embeddings().weight.detach().cpu()
-        self._tower = model.model.visual.eval().requires_grad_(False).to(device)
+        visual: Any = getattr(model.model, "visual", torch.nn.Identity())  # a text model is shown no screens
+        self._tower = visual.eval().requires_grad_(False).to(device)
         self.size = self._embedding.shape[1]
         self._device = device
         self._room = CACHED

@@ -41,7 +41,10 @@ Patches = tuple[np.ndarray, np.ndarray]
 
 
 class Images:
-    """Resizes images and cuts them into patches. Thread-safe. `max_pixels` None uses the processor's own limit."""
+    """Resizes images and cuts them into patches. Thread-safe. `max_pixels` None uses the processor's own limit.
+
+    `processor` is None for a text model, which sees no image.
+    """
 
     def __init__(self, processor: Any, max_pixels: int | None) -> None:
         self.processor, self.max_pixels = processor, max_pixels
@@ -53,6 +56,8 @@ class Images:
     def size_seen(self, width: int, height: int) -> tuple[int, int]:
         """Height and width at which the model sees an image of this size."""
         processor = self.processor
+        if processor is None:
+            return height, width
         factor = self._reduction(width, height)
         height, width = -(-height // factor), -(-width // factor)
         limits = self.limits() or processor.size

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
@@ -21,6 +21,7 @@ from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.hub import base_folder
 from mobilerl.models.patch_embedding import multiply_patches
+from mobilerl.models.text_models import is_text_model
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from mobilerl.models.codec import Codec
 
-LORA_TARGETS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
+LORA_TARGETS = r".*\.layers\.\d+\.\w+\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
 """All linear layers of the language model; the vision tower stays frozen."""
 
 
@@ -65,12 +66,17 @@ def load_model(path: Path, learns: bool = False) -> PreTrainedModel:
     return _load_full(path, torch.float32 if learns else compute_dtype())
 
 
+def model_class(config: Any) -> Any:
+    """The class of transformers that loads a model with this config."""
+    return AutoModelForCausalLM if is_text_model(config) else AutoModelForImageTextToText
+
+
 def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> PreTrainedModel:
     """Loads full weights; `options` are passed to `from_pretrained`."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.CRITICAL)  # its report of wrong tensors would precede our error
     try:
-        model, info = AutoModelForImageTextToText.from_pretrained(
+        model, info = model_class(AutoConfig.from_pretrained(path)).from_pretrained(
             path,
             dtype=dtype,
             attn_implementation="sdpa",
@@ -116,8 +122,10 @@ def add_lora(model: PreTrainedModel, rank: int) -> PeftModel:
 
 
 def freeze_vision(model: torch.nn.Module) -> None:
-    """Excludes the vision tower, with its projection into the language model, from training."""
-    model.get_submodule("model.visual").requires_grad_(False)
+    """Excludes the vision tower, if any, with its projection into the language model, from training."""
+    for name, weight in model.named_parameters():
+        if name.startswith("model.visual."):
+            weight.requires_grad_(False)
 
 
 def enable_gradient_checkpointing(model: torch.nn.Module) -> None:

@@ -30,14 +30,18 @@ class Memory:
 def parameters(folder: str | Path, engine: EngineSection) -> tuple[int, int]:
     """Number of parameters of a model, and of those that are trained."""
     import torch
-    from transformers import AutoConfig, AutoModelForImageTextToText
+    from transformers import AutoConfig
 
+    from mobilerl.models.loading import model_class
+
+    config = AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
-        model = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(folder))
+        model = model_class(config).from_config(config)
     weights = sum(p.numel() for p in model.parameters())
     if engine.lora_rank:
         return weights, engine.lora_rank * _count_adapted(model)
-    frozen = model.get_submodule("model.visual").parameters() if engine.freeze_vision else ()
+    visual = [p for name, p in model.named_parameters() if name.startswith("model.visual.")]
+    frozen = visual if engine.freeze_vision else ()
     return weights, weights - sum(p.numel() for p in frozen)
 
 
@@ -64,19 +68,19 @@ def _count_adapted(model: Any) -> int:
 
 def _activations(config: Any, engine: EngineSection, max_new_tokens: int, screenshots: int) -> float:
     """Bytes of activations for the largest micro-batch."""
-    text, vision = config.get_text_config(), config.vision_config
-    side = vision.patch_size * vision.spatial_merge_size
-    image = screenshots * (engine.max_pixels or 2048 * 1024) // side**2
+    text, vision = config.get_text_config(), getattr(config, "vision_config", None)
+    side = vision.patch_size * vision.spatial_merge_size if vision else 1
+    image = screenshots * (engine.max_pixels or 2048 * 1024) // side**2 if vision else 0
     row = image + TEXT_TOKENS + max_new_tokens
     tokens = row if engine.micro_batch_tokens == "auto" else max(engine.micro_batch_tokens, row)
     rows = tokens // row
     wide = 2 if engine.lora_rank else 4  # bytes per hidden state
     language = _tower(text.num_hidden_layers, text.hidden_size, text.intermediate_size, wide, tokens, engine)
+    if not vision:
+        return language + 16 * text.vocab_size * rows * max_new_tokens
     patches = rows * image * vision.spatial_merge_size**2
     tower = _tower(vision.depth, vision.hidden_size, vision.intermediate_size, wide, patches, engine)
-    if (
-        engine.lora_rank or engine.freeze_vision
-    ):  # the vision tower has no gradient, so none of its activations are kept
+    if engine.lora_rank or engine.freeze_vision:  # without a gradient none of the tower's activations are kept
         tower = _layer(vision.hidden_size, vision.intermediate_size) * patches
     return language + tower + 16 * text.vocab_size * rows * max_new_tokens
 

@@ -9,6 +9,7 @@ import torch
 
 from mobilerl.models.attention import ATTENTION, Sequences
 from mobilerl.models.codec import Codec
+from mobilerl.models.positions import positions_of
 from mobilerl.models.transfer import to_device
 
 
@@ -19,7 +20,7 @@ def packed_inputs(
     images: Sequence[Sequence[bytes]],
     device: torch.device | str | int = "cpu",
 ) -> dict[str, Any]:
-    """Inputs of a Qwen2.5-VL, Qwen3-VL or GLM-4.1V with the sequences concatenated in one row of T tokens.
+    """Inputs of a model with the sequences concatenated in one row of T tokens.
 
     Raises ValueError if the model does not use the attention `ATTENTION`, without which they would see each other.
     """
@@ -28,12 +29,11 @@ def packed_inputs(
         raise ValueError(f"packed rows need a model loaded with the attention {ATTENTION!r}, not {used!r}")
     # Positions are computed in main memory: on a GPU each of their many steps would wait for it.
     inputs = codec.text_inputs(ids, pad_left=False) | codec.pixel_inputs(images, device)
+    positions, _ = positions_of(base, inputs)
     mask = inputs.pop("attention_mask")
     real = mask.bool()
-    names = ("input_ids", "mm_token_type_ids", "image_grid_thw")
-    positions, _ = base.model.get_rope_index(**{n: inputs.get(n) for n in names}, attention_mask=mask)
-    inputs |= {n: inputs[n][real].unsqueeze(0) for n in names[:2]}
-    inputs["position_ids"] = positions[:, real].unsqueeze(1)
+    inputs |= {n: inputs[n][real].unsqueeze(0) for n in ("input_ids", "mm_token_type_ids") if n in inputs}
+    inputs["position_ids"] = positions[..., real].unsqueeze(-2)
     placed: dict[str, Any] = {name: to_device(value, device) for name, value in inputs.items()}
     # transformers does not replace a mask with four dimensions, and this one is never read.
     placed["attention_mask"] = torch.empty(1, 1, 0, 0, dtype=mask.dtype, device=device)

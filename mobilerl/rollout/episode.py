@@ -185,7 +185,9 @@ async def _run_steps(
         equal = equal + 1 if turns and turns[-1].action == step.action else 1
         turns.append(Turn.of(step, screen))
         invalid = invalid + 1 if isinstance(decision.action, Invalid) else 0
-        if isinstance(decision.action, Finish) or await progress.judged(episode_id, env.device_id, result.observation):
+        if isinstance(decision.action, Finish) or result.finished:
+            return Status.FINISHED, result.observation
+        if await progress.judged(episode_id, env.device_id, result.observation):
             return Status.FINISHED, result.observation
         if invalid >= settings.max_invalid:
             if settings.finishes_invalid and not result.done:

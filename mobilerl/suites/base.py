@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.marks import EVAL_PLUGIN
 from mobilerl.config.named import load_named
 from mobilerl.config.suite import OWN, suite_name, suite_sections
-from mobilerl.envs.base import Devices, MobileEnv, Task
+from mobilerl.envs.base import Action, Devices, MobileEnv, Observation, Task
+from mobilerl.policy.screen import Screen
 
 
 class Suite(Protocol):
@@ -43,6 +44,32 @@ class Suite(Protocol):
 
     def env_factory(self) -> Callable[..., MobileEnv]:
         """Returns a function that makes an environment from device id, transport and, with a server, `url`."""
+
+
+class Expert(Protocol):
+    """Demonstrates one episode for SFT. A suite with experts has `demonstrated(instances)`, the tasks. Unless they are
+    those of the embedded phone it also is a `Demonstrating`."""
+
+    @property
+    def thought(self) -> str:
+        """What must not be forgotten at the newest action, such as a value for another app."""
+
+    @property
+    def purpose(self) -> str:
+        """What the newest action is for, in the same words for every wording of the goal."""
+
+    def act(self, task: Task, observation: Observation, screen: Screen) -> Action: ...
+
+
+@runtime_checkable
+class Demonstrating(Protocol):
+    """A suite that brings its own experts."""
+
+    def demonstrator(self) -> MobileEnv:
+        """The environment to demonstrate tasks in."""
+
+    def make_expert(self, env: MobileEnv) -> Expert:
+        """The expert of the episode that the environment has begun."""
 
 
 def settings_command(name: str) -> str:

@@ -13,12 +13,11 @@ from dataclasses import asdict
 from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from mobilerl import __version__
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.envs.base import Devices, MobileEnv, Task
-from mobilerl.eval.agents import scripted_actor
 from mobilerl.eval.journal import Journal, Key, Past, read_journal
 from mobilerl.eval.policies import (
     SEED,
@@ -37,9 +36,6 @@ from mobilerl.records.files import append_trajectory, load_trajectories
 from mobilerl.rollout.episode import episode_settings
 from mobilerl.suites.plan import Plan
 from mobilerl.system.terminal import header, say
-
-if TYPE_CHECKING:
-    from mobilerl.envs.phone.env import PhoneEnv
 
 EPISODES = "trajectories"
 LOST = "the device failed every time"
@@ -103,8 +99,7 @@ def evaluate(
         screenshots = (model is not None and recipe.agent.screenshots > 0) or bool(recipe.judge.url) or keep
         devices = plan.devices(recipe, phones, screenshots, out)
         if model is None:
-            envs = cast("Sequence[PhoneEnv]", devices if isinstance(devices, Sequence) else ())  # of the expert
-            used = policy = EvalPolicy(scripted_actor(agent, SEED, envs), {})
+            used = policy = EvalPolicy(plan.scripted(agent, SEED, devices), {})
         else:
             used = policy or make_policy(model, None)  # loads the model only if it is needed
         run(devices, used, recipe, scorer)

@@ -156,7 +156,32 @@ class AdbFleet(FleetType):
         claim_phones(claim, map(AdbServer().transport, recipe.fleet.serials[:count]))
 
 
-FLEETS: dict[str, FleetType] = {"embedded": EmbeddedFleet(), "docker": DockerFleet(), "adb": AdbFleet()}
+class BrowserFleet(FleetType):
+    """Pages of one Chromium. They are made in a moment, so none is kept as a spare."""
+
+    extra, packages = "browser", ("playwright",)
+
+    def spares(self, fleet: FleetSection, count: int) -> int:
+        return 0
+
+    def describe(self, recipe: Recipe, count: int) -> str:
+        return f"{count} pages of Chromium"
+
+    def provider(self, recipe: Recipe, numbers: Sequence[int], run_dir: Path | None, claim: Claim) -> Provider:
+        from mobilerl.envs.browser.chromium import Chromium
+        from mobilerl.envs.browser.pool import BrowserProvider
+
+        suite = make_suite(recipe)
+        assert hasattr(suite, "web")  # as the recipe checks (`SuiteBase.fleets`)
+        return BrowserProvider(numbers, Chromium(suite.web(), recipe.fleet.program), suite.env_factory())
+
+
+FLEETS: dict[str, FleetType] = {
+    "embedded": EmbeddedFleet(),
+    "docker": DockerFleet(),
+    "adb": AdbFleet(),
+    "browser": BrowserFleet(),
+}
 """Fleet types by `fleet.type`."""
 
 

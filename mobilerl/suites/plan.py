@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import PrivateAttr
 
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.types import Positive, Section, Weight
 from mobilerl.envs.base import Devices, MobileEnv, Task
+from mobilerl.eval.agents import scripted_actor
 from mobilerl.eval.report import EpisodeResult, build_results
 from mobilerl.inference.engine_policy import LATE_WAIT_S
 from mobilerl.judge.scorer import Scorer, make_scorer
+from mobilerl.policy.actor import Actor
 from mobilerl.suites.base import is_held_out, make_suite
 from mobilerl.suites.fleet import FLEETS, make_devices
+
+if TYPE_CHECKING:
+    from mobilerl.envs.phone.env import PhoneEnv
 
 
 class Plan(Section):
@@ -51,6 +56,11 @@ class Plan(Section):
     def describe_devices(self, recipe: Recipe, count: int) -> str:
         """At most `count` devices in words."""
         return FLEETS["embedded"].describe(recipe, count)
+
+    def scripted(self, agent: str, seed: int, devices: Devices | Sequence[MobileEnv]) -> Actor:
+        """The agent without a model of this name."""
+        envs = cast("Sequence[PhoneEnv]", devices if isinstance(devices, Sequence) else ())  # of the expert
+        return scripted_actor(agent, seed, envs)
 
     def scorer(self, recipe: Recipe) -> Scorer | None:
         """Scorer that replaces the tasks' own checks; None for the checks."""

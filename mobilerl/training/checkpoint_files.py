@@ -8,15 +8,17 @@ from typing import Any
 
 from mobilerl.config import ConfigError
 from mobilerl.models.hub import source
+from mobilerl.models.text_models import TEXT_TYPES, is_text_model
 
 
 def check_files(folder: Path) -> None:
-    """Raises ConfigError unless the folder holds a vision-language model with complete weight files."""
+    """Raises ConfigError unless the folder holds a model with complete weight files."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        if "vision_config" not in _config(folder):
-            raise ValueError("config.json has no vision_config")
+        config = _config(folder)
+        if is_text_model(config) and config.get("model_type") not in TEXT_TYPES:
+            raise ValueError(f"config.json has no vision_config, and no model_type of {', '.join(TEXT_TYPES)}")
         for path in sorted(folder.glob("*.safetensors")):
             try:
                 safe_open(path, "pt")  # compares the header with the size of the file
@@ -45,4 +47,4 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def _unreadable(folder: Path, error: Exception) -> ConfigError:
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-    return ConfigError(f"{folder} cannot be read as a vision-language checkpoint ({reason})")
+    return ConfigError(f"{folder} cannot be read as a checkpoint ({reason})")

@@ -14,6 +14,7 @@ from mobilerl.config.reading import to_toml
 from mobilerl.engines.registry import engine_kind
 from mobilerl.judge.scorer import own_scorer
 from mobilerl.models.memory import hardware
+from mobilerl.models.text_models import check_screenshots
 from mobilerl.suites.base import device_warnings
 from mobilerl.suites.fleet import check_devices
 from mobilerl.system.terminal import say
@@ -53,6 +54,7 @@ def check(run: Run) -> None:
     recipe, run_dir = run.recipe, run.run_dir
     check_writable(run_dir)
     check_devices(recipe)
+    check_screenshots(recipe.model, recipe.agent)
     engine_kind(recipe.engine).check()
     _check_offline(recipe, run_dir)
     if recipe.algorithm.curriculum.history and latest(run_dir) is None:

@@ -32,6 +32,7 @@ from mobilerl.training.history import start_from_history
 from mobilerl.training.interrupt import Snapshot, StopGuard, Stopped
 from mobilerl.training.learner import learn, step_counter
 from mobilerl.training.metrics import LEARNED, IterationWatch
+from mobilerl.training.mismatch import check_k3, k3_limit
 from mobilerl.training.nothing_to_learn import NothingToLearn
 from mobilerl.training.offline import load_offline_trajectories
 from mobilerl.training.progress import ProgressView, describe_status
@@ -90,6 +91,7 @@ class OnlineTrainer:
         self.steps = step_counter(self.algorithm)
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
+        self._max_k3 = k3_limit(recipe)
         self._held_out = opened.suite.held_out(recipe.eval.instances) if recipe.eval.every else {}
         self._asked = 0
         """Number of groups asked for in this iteration."""
@@ -141,6 +143,7 @@ class OnlineTrainer:
                     view.update(metrics, collector.report())
                     nothing.say()
                     self._check_steps()
+                    check_k3(metrics.get("train/rollout_k3"), self._max_k3, checkpoint.left_of(self.run_dir))
                     if state.iteration % train.checkpoint_every == 0:
                         await state.save(self.recipe, self.run_dir, self._thread)
                     give_back_free_memory()

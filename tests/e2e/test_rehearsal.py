@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 ROWS = ["base", "+ reasoning-free SFT", "+ reasoning SFT", "+ AdaGRPO"]
 CHECKOUTS = [f"MOBILERL_ANDROID{name}" for name in ("WORLD", "WORLD_PYTHON", "LAB", "LAB_PYTHON")]
-TINY = """--instances --template --step-cap --runs --suite.servers --fleet.type --task --rounds --interval --launch-wait
+TINY = """--config --instances --template --step-cap --runs --suite.servers --fleet.type --task --rounds --interval --launch-wait
     --judge-python --sft.proposer_model""".split()
-"""Flags for the size of the rehearsal and for its stand-ins."""
+"""Flags for the size of the rehearsal and for its stand-ins; --config also has the overlay."""
 
 
 def rehearse(out: Path, **checkouts: str) -> str:
@@ -50,7 +50,7 @@ def flags_by_command(found: list[list[str]]) -> dict[tuple[str, ...], set[str]]:
 
 
 def check(said: str, tables: int) -> None:
-    assert re.findall(r"^\| (\S.*?) +\| +\d", said, re.M) == ROWS * tables
+    assert re.findall(r"^\| (\S[^|]*?) +\| +\d", said, re.M) == ROWS * tables
     page = flags_by_command(commands((ROOT / "docs/reproduce.md").read_text()))
     ran = flags_by_command(
         commands(said.replace("mobilerl eval sim", "mobilerl eval androidworld --protocol mobilerl"))

@@ -23,6 +23,7 @@ import torch
 from model_checks import as_vllm_wants_it
 
 from mobilerl.benchmarks.model_families import FAMILIES, create
+from mobilerl.benchmarks.text_families import create_text_model
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.models import tiny
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
@@ -67,10 +68,12 @@ def said(model, tmp_path_factory) -> Callable[[str], dict[str, Any]]:
     for family in FAMILIES_READ:
         create(FAMILIES[family], folder / family, [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
         as_vllm_wants_it(folder / family)
+    create_text_model("Llama", folder / "Llama", [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
     sessions = (
         ["weights", "beside", model, folder / "weights", *WITH_WEIGHTS.split()],
         ["adapter", "beside", adapter_of(model, folder), folder / "trained-adapter", *WITH_ADAPTER.split()],
         *([family, "compared", folder / family, *flags.split()] for family, flags in FAMILIES_READ.items()),
+        ["Llama", "compared", folder / "Llama"],
     )
     words = [str(word) for session in sessions for word in ("--", *session)]
     log = folder / "log"
@@ -179,7 +182,7 @@ def test_an_adapter_is_sampled_from_saved_and_resumed(said):
     check_resumed(said)
 
 
-@pytest.mark.parametrize("family", FAMILIES_READ)
+@pytest.mark.parametrize("family", (*FAMILIES_READ, "Llama"))
 def test_other_families_are_read_as_the_trainer_reads_them(said, family):
     """Real processors: verl leaves one placeholder of an image for vLLM to expand only with Qwen2-VL's. And vLLM's
     Qwen3-VL has forgotten what a sleep of level 2 makes it forget; the sleep itself cannot be had on a CPU."""

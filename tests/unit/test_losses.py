@@ -7,7 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mobilerl.algorithms.losses import aggregation_weights, aride_loss, clipped_policy_loss, imitation_loss, kl_k3
+from mobilerl.algorithms.losses import (
+    aggregation_weights,
+    aride_loss,
+    clipped_policy_loss,
+    imitation_loss,
+    kl_k3,
+    mismatch_mask,
+)
 from mobilerl.algorithms.objectives import PROB_DIFF, clipped, with_rollout_gap
 from mobilerl.config import ClippedLossSection
 from mobilerl.engines.scoring import add_metrics
@@ -234,3 +241,38 @@ def test_kl_k3_golden_and_unbiased():
     assert kl_k3(torch.full((1, 3), -1.0), ref)[0].tolist() == pytest.approx([0.306853, 0.193147, 0.0], abs=1e-6)
     p, q = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]], dtype=torch.float64)
     torch.testing.assert_close((p * kl_k3(p.log(), q.log())).sum(), (p * (p / q).log()).sum())
+
+
+# --- disagreement of sampler and learner ---------------------------------------------------------------------------
+
+RATIOS = torch.tensor([[0.4, 1.0, 2.0, 9.0], [0.5, 5.0, 1.0, 1.0], [0.5, 0.5, 0.5, 1.0]], dtype=torch.float64)
+PRESENT = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]])
+"""The ratio of 9 is padding. Products of the rows: 0.8, 2.5 and 0.125."""
+
+
+def test_mismatch_masks_golden():
+    rollout = torch.full((3, 4), -2.0, dtype=torch.float64)
+    old = rollout + RATIOS.log()
+    token = mismatch_mask(old, rollout, PRESENT, "token", (0.45, 5.1))
+    assert token.tolist() == [[False, True, True, False], [True] * 4, [True] * 4]
+    sequence = mismatch_mask(old, rollout, PRESENT, "sequence", (0.45, 2.6))
+    assert sequence.tolist() == [[True, True, True, False], [True] * 4, [False] * 4]
+    assert mismatch_mask(old, rollout, PRESENT, "sequence", (0.0, 1.0)).any(1).tolist() == [True, False, True]
+    with pytest.raises(ValueError, match="limits must be around 1"):
+        mismatch_mask(old, rollout, PRESENT, "token", (1.1, 2.0))
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_masked_tokens_have_no_gradient_and_the_others_have_theirs(level):
+    micro, limits = micro_batch(random_batch(3)), (0.8, 1.3)
+    micro.logp.requires_grad_()
+    plain, _ = clipped(ClippedLossSection())(micro)
+    (before,) = torch.autograd.grad(plain, micro.logp)
+    loss, metrics = clipped(ClippedLossSection(mismatch_mask=level, mismatch_limits=limits))(micro)
+    (after,) = torch.autograd.grad(loss, micro.logp)
+    kept = mismatch_mask(micro.old_logp, micro.rollout_logp, micro.mask, level, limits)
+    assert 0 < kept.sum() < micro.mask.sum()
+    assert torch.equal(after, before * kept)
+    assert metrics["mismatch_frac"].item() == pytest.approx((micro.weights * ~kept).sum().item())
+    wide, _ = clipped(ClippedLossSection(mismatch_mask=level, mismatch_limits=(0.0, 1e9)))(micro)
+    assert torch.equal(wide, plain)

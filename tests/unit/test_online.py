@@ -6,8 +6,11 @@ import asyncio
 import hashlib
 import itertools
 import json
+import math
 import signal
 from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
@@ -21,11 +24,13 @@ from mobilerl.algorithms.base import Algorithm
 from mobilerl.cli import main
 from mobilerl.cli.replay import take_again
 from mobilerl.config import ConfigError, Recipe, load_recipe, read_saved
+from mobilerl.engines.local import LocalEngine
 from mobilerl.envs.base import InfraError, TaskFault
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.pool import FixedDevices
 from mobilerl.models import tiny
 from mobilerl.records.batches import read_batches
+from mobilerl.records.engine import EngineError
 from mobilerl.suites.phone.training import make_phones, training_tasks
 from mobilerl.training import online, source
 from mobilerl.training.checkpoint import latest, read_state
@@ -198,6 +203,26 @@ def test_a_loss_that_is_never_finite_ends_the_run(model, tmp_path, monkeypatch, 
     rows = read_metrics(run / "metrics.jsonl")
     assert [row["train/skipped_steps"] for row in rows] == [1, 1, 1] and latest(run) == kept
     assert rows[-1]["train/loss"] is None and said.out.count("skipped steps 1") == 3
+
+
+@pytest.mark.parametrize(("limit", "ends"), [("auto", True), ("null", False)])
+def test_a_sampler_with_another_policy_than_the_learners_ends_the_run(model, tmp_path, monkeypatch, limit, ends):
+    episodes, generate = itertools.count(), LocalEngine.generate
+
+    async def score(self):
+        return float(next(episodes) % 2)
+
+    def other(self, requests):
+        return [replace(c, logprobs=tuple(p - 0.1 for p in c.logprobs)) for c in generate(self, requests)]
+
+    monkeypatch.setattr(PhoneEnv, "score", score)
+    monkeypatch.setattr(LocalEngine, "generate", other)
+    recipe = small(model, rollout__max_staleness=0, train__max_k3=limit)
+    with pytest.raises(EngineError, match="k3 of the first.* 0.0052, above .* 0.0001") if ends else nullcontext():
+        train(recipe, tmp_path, resume=False)
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert len(rows) == (1 if ends else 3) and rows[0]["train/rollout_k3"] == pytest.approx(math.exp(0.1) - 1.1, 1e-3)
+    assert (latest(tmp_path) is None) == ends
 
 
 def test_a_run_that_ends_before_any_step_could_be_taken_fails(model, tmp_path, monkeypatch):

@@ -77,9 +77,9 @@ def offered(script, *words, cwd="/") -> set[str]:
     [
         (("tr",), {"train"}),
         (("train", "--phone.pop"), {"--phone.popup_rate"}),
-        (("train", "--fleet.type", ""), {"embedded", "docker", "adb"}),
+        (("train", "--fleet.type", ""), {"embedded", "docker", "adb", "browser"}),
         (("train", "--train.seed", "1", "--fleet.type", "a"), {"adb"}),
-        (("eval", ""), {"sim", "generated", "instructions", "androidworld", "androidlab"}),
+        (("eval", ""), {"sim", "generated", "instructions", "androidworld", "androidlab", "miniwob"}),
         (("eval", "sim", "--agent", "e"), {"expert"}),
         (("view", "--fleet.ty"), set()),  # takes no settings
     ],

@@ -2,6 +2,7 @@
 
 from mobilerl.algorithms.losses.aggregation import Aggregation, aggregation_weights
 from mobilerl.algorithms.losses.clipped import clipped_policy_loss, kl_k3
+from mobilerl.algorithms.losses.mismatch import mismatch_mask
 from mobilerl.algorithms.losses.offpolicy import aride_loss, imitation_loss
 from mobilerl.algorithms.losses.preference import action_logp, dpo_loss
 from mobilerl.algorithms.losses.value import value_bce
@@ -15,5 +16,6 @@ __all__ = [
     "dpo_loss",
     "imitation_loss",
     "kl_k3",
+    "mismatch_mask",
     "value_bce",
 ]

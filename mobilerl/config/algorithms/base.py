@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from mobilerl.config.marks import OnlyWith, Resumable
+from mobilerl.config.marks import ANY, OnlyWith, Resumable
 from mobilerl.config.optimizer import OptimizerSection
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
 
 FCF = OnlyWith({"algorithm.curriculum.type": ("fcf",)})
+RECOMPUTED = OnlyWith({"algorithm.loss.recompute_old_logprobs": (True,)})
+MASKED = OnlyWith({"algorithm.loss.mismatch_mask": ANY})
 
 
 class CurriculumSection(Section):
@@ -46,10 +48,22 @@ class ClippedLossSection(Section):
     """Coefficient of the KL divergence (k3 estimate) from the initial policy."""
     tis_cap: Rate | None = 2.0
     """Cap of the truncated importance weight between trainer and rollout; null turns the correction off."""
+    mismatch_mask: Annotated[Literal["token", "sequence"] | None, RECOMPUTED] = None
+    """Mask tokens (`token`, as in IcePop) or whole responses (`sequence`, as in TRL) whose ratio of trainer to rollout
+    is outside `mismatch_limits`; null for no mask."""
+    mismatch_limits: Annotated[tuple[float, float], MASKED] = (0.5, 5.0)
+    """Lowest and highest ratio that is not masked (IcePop: 0.5 and 5)."""
     recompute_old_logprobs: bool = True
     """Clip against log-probabilities recomputed by the trainer instead of those of the rollout."""
     loss_aggregation: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
     """Loss aggregation: whether tokens, samples or trajectories have equal weight in a mini-batch."""
+
+    @field_validator("mismatch_limits")
+    @classmethod
+    def _around_one(cls, limits: tuple[float, float]) -> tuple[float, float]:
+        if not 0.0 <= limits[0] <= 1.0 <= limits[1]:
+            raise ValueError("give two numbers around 1, the lower one at least 0")
+        return limits
 
 
 class ValueSection(Section):

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from mobilerl.config import ClusterSection, EngineSection, OptimizerSection, VllmSection
-from mobilerl.inference.vllm_arguments import image_limits
+from mobilerl.inference.vllm_arguments import image_arguments
 from mobilerl.models.adapter_folder import is_adapter, read_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import base_folder
@@ -133,11 +133,7 @@ def _rollout(codec: Codec, settings: VerlSettings) -> dict[str, Any]:
         "dtype": DTYPE,
         "free_cache_engine": shares_gpus,
         "engine_kwargs": {
-            "vllm": {
-                "mm_processor_kwargs": {"size": image_limits(codec)},
-                "limit_mm_per_prompt": {"image": settings.max_images, "video": 0},
-                "worker_extension_cls": ROLLOUT_WORKER,
-            }
+            "vllm": {**image_arguments(codec, settings.max_images), "worker_extension_cls": ROLLOUT_WORKER}
         },
         "log_prob_micro_batch_size_per_gpu": 1,
         "calculate_log_probs": True,

@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import FSDPModule
-from transformers import AutoModelForImageTextToText
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id
 from verl.utils.fsdp_utils import get_init_weight_context_manager
@@ -34,7 +33,7 @@ from mobilerl.engines.scoring import Metrics, make_micro_batch, response_values,
 from mobilerl.engines.verl.config import FROZEN
 from mobilerl.models.adapters import add_adapter
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import add_lora, freeze_vision, prepare_model, save_model
+from mobilerl.models.loading import add_lora, freeze_vision, model_class, prepare_model, save_model
 from mobilerl.records import TrainingSample
 from mobilerl.records.engine import Objective
 
@@ -80,7 +79,7 @@ class PolicyEngine(FSDPEngine):
         init = get_init_weight_context_manager(use_meta_tensor=not config.tie_word_embeddings, mesh=self.device_mesh)
         with init(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = AutoModelForImageTextToText.from_pretrained(
+            module = model_class(config).from_pretrained(
                 self.model_config.local_path, dtype=torch.float32, config=config
             )
         prepare_model(module)

@@ -34,7 +34,9 @@ class GeneratedSuite(PhoneSuite):
 
     def demonstrated(self, instances: range) -> list[Task]:
         """Tasks to demonstrate, in the same apps as those of `open` but different from them."""
-        return tasks.train_tasks(len(instances), self._apps, first_seed=DEMONSTRATION_SEEDS + instances.start)
+        return tasks.train_tasks(
+            len(instances), self._apps, self._templates(), first_seed=DEMONSTRATION_SEEDS + instances.start
+        )
 
     def _templates(self) -> Sequence[str]:
         for name in self._tasks.templates:

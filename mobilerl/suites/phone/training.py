@@ -41,7 +41,8 @@ class PhoneSuite:
 
     def demonstrated(self, instances: range) -> list[Task]:
         """Tasks that are demonstrated for SFT: `instances` of each template."""
-        tasks = suite.train_tasks(len(instances), demo=True, first_seed=instances.start)
+        made, wanted = suite.train_tasks(len(instances), demo=True, first_seed=instances.start), self._tasks.templates
+        tasks = [task for task in made if not wanted or task.template in wanted]
         suite.check_no_leak(tasks, suite.test_tasks(1))
         return tasks
 

@@ -46,7 +46,10 @@ def screens(recipe: Recipe) -> list[tuple[str, bytes]]:
 
 
 def ask(engine: LocalEngine | VerlEngine, instruction: str, png: bytes) -> Request:
-    said = [{"type": "image"}, {"type": "text", "text": instruction}]
+    said = [{"type": "text", "text": instruction}]
+    if engine.codec.image_processor is None:
+        return Request(engine.codec.encode([{"role": "user", "content": said}], ()), (), Sampling(1.0, 8))
+    said.insert(0, {"type": "image"})
     return Request(engine.codec.encode([{"role": "user", "content": said}], [png]), (png,), Sampling(1.0, 8))
 
 

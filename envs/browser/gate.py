@@ -1,0 +1,78 @@
+"""The only way out of a page: a proxy that serves the files of listed folders and refuses all the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+HEAD_BYTES = 1 << 16
+"""Maximum size of a request's head."""
+
+
+class Gate:
+    """Chromium's proxy on a free port of 127.0.0.1. `sites` maps host names to the folders that they show."""
+
+    def __init__(self, sites: Mapping[str, Path]) -> None:
+        self._sites = {host: Path(folder).resolve() for host, folder in sites.items()}
+        self._files: dict[str, bytes | None] = {}
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> str:
+        """Returns the address to use as a proxy."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=HEAD_BYTES)
+        return "http://{}:{}".format(*self._server.sockets[0].getsockname())
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            for writer in [*self._writers]:
+                writer.close()  # ends its task, which is not cancelled
+            await asyncio.sleep(0)
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                method, _, rest = head.decode("latin-1").partition(" ")
+                writer.write(self._answer(method, rest.split(" ", 1)[0]))
+                await writer.drain()
+                if method != "GET":  # its body, or the bytes of a tunnel, may follow
+                    return
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            return  # the page or the browser is gone
+        except asyncio.CancelledError:
+            return  # at the end of the loop: Python 3.11 would print a traceback
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    def _answer(self, method: str, url: str) -> bytes:
+        content = self._content(url) if method == "GET" else None
+        status = "200 OK" if content is not None else "403 Forbidden"
+        kind = mimetypes.guess_type(urlsplit(url).path)[0] if content is not None else "text/plain"
+        body = content if content is not None else b"This address is not one that the recipe lists."
+        kind = kind or "application/octet-stream"
+        fields = [
+            f"Content-Type: {kind}{'; charset=utf-8' if kind.startswith('text/') else ''}",
+            f"Content-Length: {len(body)}",
+            f"Cache-Control: {'max-age=86400' if content is not None else 'no-store'}",
+        ]
+        return "\r\n".join([f"HTTP/1.1 {status}", *fields, "", ""]).encode() + body
+
+    def _content(self, url: str) -> bytes | None:
+        """The file that a URL names; None if there is none, or none that may be read."""
+        if url not in self._files:
+            parts = urlsplit(url)
+            folder = self._sites.get(parts.hostname or "") if parts.scheme == "http" else None
+            path = (folder / unquote(parts.path).lstrip("/")).resolve() if folder else None
+            inside = path is not None and folder is not None and path.is_relative_to(folder) and path.is_file()
+            if path is None or not inside:
+                return None
+            self._files[url] = path.read_bytes()
+        return self._files[url]

@@ -1,0 +1,72 @@
+"""A tab of Chromium that is watched: calls have deadlines, and what happens beside them is noted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from playwright.async_api import BrowserContext, Dialog, Error, Page
+
+from mobilerl.envs.base import InfraError
+
+T = TypeVar("T")
+
+
+class WatchedTab:
+    """`events` are notes on dialogs and new windows, which are closed at once."""
+
+    def __init__(self, context: BrowserContext, tab: Page, timeout_s: float) -> None:
+        self._context, self._tab, self._timeout_s = context, tab, timeout_s
+        self.events: list[str] = []
+        self._gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Resolved with the reason when the page has crashed or was closed."""
+        tab.on("crash", lambda _: self._lose("the page has crashed"))
+        tab.on("close", lambda _: self._lose("the page was closed"))
+        tab.on("dialog", self._dismiss)
+        context.on("page", self._close_window)
+
+    @property
+    def gone(self) -> str:
+        """Why the page is lost, or ""."""
+        return self._gone.result() if self._gone.done() else ""
+
+    def _lose(self, reason: str) -> None:
+        if not self._gone.done():
+            self._gone.set_result(reason)
+
+    async def _dismiss(self, dialog: Dialog) -> None:
+        self.events.append(f"a dialog was dismissed: {dialog.message[:200]}")
+        await self._quietly(dialog.dismiss())
+
+    async def _close_window(self, window: Page) -> None:
+        if window != self._tab:
+            self.events.append("a new window was closed")
+            await self._quietly(window.close())
+
+    async def _quietly(self, work: Coroutine[Any, Any, object]) -> None:
+        """For what has failed if the page is gone, which `_do` will find."""
+        try:
+            await work
+        except Error as error:
+            self._lose(first_line(error))
+
+    async def _do(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+        """The result of a call of Playwright. Other errors than Chromium's mean that this code is wrong."""
+        seconds = self._timeout_s if seconds is None else seconds
+        task = asyncio.ensure_future(work)
+        ends: set[asyncio.Future[Any]] = {task, self._gone}
+        try:
+            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise InfraError(self.gone or f"the page does not answer within {seconds:g} s")
+        except Error as error:
+            raise InfraError(self.gone or first_line(error)) from None
+        finally:
+            if not task.done():
+                task.cancel()
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,20 @@
+"""What pages may show, and on which screen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """What pages may show, and on which screen. `sites` maps host names to folders, whose files are all that can be
+    reached beside the HOST:PORT in `addresses`. The size is in density-independent pixels, and in those
+    of screenshots. `viewport` is what `<meta name="viewport">` says in pages that do not say it themselves."""
+
+    width: int
+    height: int
+    viewport: str = ""
+    sites: Mapping[str, Path] = field(default_factory=dict)
+    addresses: Collection[str] = ()

@@ -1,0 +1,1 @@
+"""MiniWoB++, whose tasks are pages of the package `miniwob`."""

@@ -1,0 +1,156 @@
+"""`MiniWoBEnv`: a task of MiniWoB++ on a page of Chromium."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from mobilerl.envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+from mobilerl.envs.browser.web import Web
+from mobilerl.envs.miniwob.tasks import HOST, folder
+
+if TYPE_CHECKING:
+    from mobilerl.envs.browser.page import Page
+
+Reward = Literal["raw", "discounted"]
+WIDTH, HEIGHT = 360, 472
+VIEWPORT = "width=160, user-scalable=no"
+"""The tasks are 160 CSS pixels wide, and shown as large as the screen."""
+HIDDEN = ("query", "reward-display", "sync-task-cover", "click-canvas")
+"""Elements that are not in the tree, as in the package's own: the instruction and what surrounds the task."""
+LONGEST_MS = 1_000_000_000
+"""Time limit of an episode in the page: none, because it would depend on the speed of the model."""
+
+BEGIN = """
+([seed, mode, longestMs, episode]) => {
+  core.EPISODE_MAX_TIME = longestMs;
+  core.setDataMode(mode);
+  Math.seedrandom(seed);
+  core.startEpisodeReal();
+  core.clearTimer();
+  core.cover_div.onclick = null;
+  core.hideDisplay();
+  document.getElementById('click-canvas').style.display = 'none';
+  core.episodeOfTrainer = episode;
+  const said = core.getUtterance();
+  return said.utterance || said;
+}
+"""
+"""Starts an episode, which nothing in the page can start again, and returns its instruction."""
+STATE = """
+() => {
+  const ours = typeof core === 'undefined' ? '' : core.episodeOfTrainer;
+  return ours === undefined || ours === '' ? null : [ours, WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, WOB_TASK_READY];
+}
+"""
+
+
+def web() -> Web:
+    """What the pages of this suite may show. Raises NoMiniWoB."""
+    return Web(WIDTH, HEIGHT, viewport=VIEWPORT, sites={HOST: folder()})
+
+
+class MiniWoBEnv:
+    """The reward is the page's own, from 0 to 1 (negative ones count as 0), when the page ends the episode. An agent
+    that declares the task done, or leaves the page, before that gets 0.
+
+    `discounted` multiplies it by the share of the step budget that was left, as the page does with time.
+    """
+
+    def __init__(self, device_id: str, page: Page, screenshots: bool = True, reward: Reward = "raw") -> None:
+        self.device_id, self.page = device_id, page
+        self._screenshots, self._reward_kind = screenshots, reward
+        self.instruction = ""
+        self._task: Task | None = None
+        self._episodes = self._steps = 0
+        self._done = False
+        self._reward: float | None = None
+        """Reward of the episode once the page has ended it."""
+
+    async def reset(self, task: Task) -> Observation:
+        self._task = None
+        try:
+            await self.page.open(f"http://{HOST}/miniwob/{task.template}.html")
+            self._episodes += 1
+            episode = f"{self.device_id}/{self._episodes}"
+            self.instruction = await self.page.run(BEGIN, [task.seed, task.params["mode"], LONGEST_MS, episode])
+            await self._wait_until_ready()
+            self._steps, self._done, self._reward, self._episode = 0, False, None, episode
+            observation = await self._observe()
+        except InfraError as error:
+            raise self._named(error) from None
+        self._task = task
+        return observation
+
+    async def _wait_until_ready(self) -> None:
+        """Some tasks show something first, such as the order in which to press buttons."""
+        until = time.monotonic() + 10.0
+        while not (await self._state())[3]:
+            if time.monotonic() > until:
+                raise InfraError("the task does not begin")
+
+    async def _state(self) -> list[Any]:
+        """Episode, whether it is over, raw reward, whether the task has begun; a new page has no episode."""
+        return await self.page.run(STATE) or ["", True, 0.0, True]
+
+    async def step(self, action: Action) -> StepResult:
+        """Performs one action. The page, Finish, and the last step of the budget end the episode."""
+        if self._task is None or self._done:
+            raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
+        start, note = time.perf_counter(), ""
+        try:
+            if isinstance(action, Finish):
+                self._done = True
+            elif not isinstance(action, Invalid):
+                note = await self.page.act(action)
+            acted = time.perf_counter()
+            self._steps += 1
+            observation = await self._observe()
+            note = "; ".join(filter(None, [note, self.page.take_events(), await self._look()]))
+        except InfraError as error:
+            raise self._named(error) from None
+        ended = self._reward is not None
+        self._done |= ended or self._steps >= self._task.max_steps
+        timings = {"act": acted - start, "observe": time.perf_counter() - acted}
+        return StepResult(observation, self._done, timings, note, finished=ended)
+
+    async def _look(self) -> str:
+        """Reads whether the page has ended the episode. Returns a note if the agent has left the page."""
+        episode, over, raw, _ = await self._state()
+        if episode != self._episode:
+            self._reward = 0.0
+            return "the page of the task was left"
+        if over and self._reward is None:
+            assert self._task is not None
+            left = 1 - (self._steps - 1) / self._task.max_steps if self._reward_kind == "discounted" else 1.0
+            self._reward = min(max(float(raw), 0.0), 1.0) * max(left, 0.0)
+        return ""
+
+    async def score(self) -> float:
+        """The page's reward, or 0 if it has not ended the episode."""
+        if self._task is None:
+            raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
+        try:
+            if self._reward is None:
+                await self._look()
+        except InfraError as error:
+            raise self._named(error) from None
+        return self._reward or 0.0
+
+    async def close(self) -> None:
+        """Does nothing: the page belongs to its provider."""
+
+    async def health(self) -> Health:
+        try:
+            await self.page.ping()
+        except InfraError as error:
+            return Health(False, str(self._named(error)))
+        return Health(True)
+
+    async def _observe(self) -> Observation:
+        xml = await self.page.tree(HIDDEN)
+        png = await self.page.screenshot() if self._screenshots else b""
+        return Observation(png, *self.page.size, xml, "MiniWoB++", self._steps)
+
+    def _named(self, error: InfraError) -> InfraError:
+        return InfraError(f"{self.device_id}: {error}")

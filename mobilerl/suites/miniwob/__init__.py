@@ -1,0 +1,1 @@
+"""MiniWoB++ on pages of Chromium."""
