@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 ROWS = ["base", "+ reasoning-free SFT", "+ reasoning SFT", "+ AdaGRPO"]
 CHECKOUTS = [f"MOBILERL_ANDROID{name}" for name in ("WORLD", "WORLD_PYTHON", "LAB", "LAB_PYTHON")]
-TINY = """--config --instances --template --step-cap --runs --suite.servers --fleet.type --task --rounds --interval --launch-wait
-    --judge-python --sft.proposer_model""".split()
+TINY = """--config --instances --template --step-cap --runs --suite.servers --fleet.type --task --rounds --interval
+    --launch-wait --judge-python --sft.proposer_model""".split()
 """Flags for the size of the rehearsal and for its stand-ins; --config also has the overlay."""
 
 
