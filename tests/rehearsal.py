@@ -45,7 +45,7 @@ from mobilerl.system.atomic_files import write_atomic  # noqa: E402
 
 TEMPLATES = ("MusicPause", "MessagesOpenUnread")
 """Tasks of the embedded phone that take an app, a touch and the end."""
-EPISODES = 32
+EPISODES = 24
 WIDTH, HEIGHT = 360, 720
 LAB_TASK = "setting_3"
 WORLD_TEMPLATES = ("SystemWifiTurnOff", "SystemBluetoothTurnOn")
@@ -69,9 +69,9 @@ type = "local"
 max_pixels = 3136
 gradient_checkpointing = false
 [sft]
-sources = [{{format = "androidcontrol", path = "{out}/android_control", stage2_limit = 60}}]
+sources = [{{format = "androidcontrol", path = "{out}/android_control", stage2_limit = 40}}]
 stage1_epochs = 6
-stage2_epochs = 8
+stage2_epochs = 6
 batch_size = 4
 micro_batch_size = 0
 learning_rate = 3e-3

@@ -110,7 +110,7 @@ def _pass_k(entry: Entry) -> str:
 
 
 def _change(base: Entry | None, entry: Entry, part: str = "") -> tuple[str, str]:
-    if base is None:
+    if base is None or len(entry.instances) < 2:  # an interval resamples instances
         return "", ""
     found = difference(base.pool_seeds(part), entry.pool_seeds(part))
     low, high = found.bootstrap.low, found.bootstrap.high
