@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from mobilerl.eval.report import EpisodeResult, build_results, difference, print_results, read_results, write_results
+from mobilerl.eval.table import Entry, markdown
 
 
 def episode(task, trial=0, success=True, status="finished", steps=4, feasible=True) -> EpisodeResult:
@@ -88,3 +89,9 @@ def test_other_instances_and_other_suites_are_not_compared():
         difference(build_results("sim", {}, a), build_results("sim", {}, b))
     with pytest.raises(ValueError, match="different suites: 'sim' and 'androidworld'"):
         difference(build_results("sim", {}, a), build_results("androidworld", {}, a))
+
+
+def test_a_table_of_one_instance_has_no_difference():
+    entries = [Entry(name, (build_results("sim", {}, [episode("t-0")]),)) for name in ("before", "after")]
+    head, _, *rows = markdown(entries).splitlines()
+    assert "difference" not in head and len(rows) == 2 and all("100.0%" in row for row in rows)
