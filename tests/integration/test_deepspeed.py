@@ -178,7 +178,7 @@ def test_ranks_resume_from_their_last_checkpoint(deepspeed, lora, base, samples,
     folder = prepared_job(job, samples, tmp_path / "job")
     reports: list[tuple[float, ...]] = []
     for done in (0, 3):
-        assert begin(replace(job, checkpoint_every=9), 2, folder) == done
+        assert begin(replace(job, gradient_checkpointing=True), 2, folder) == done
         out = fit(folder, cluster, lambda *entry: reports.append(entry))
         check_the_same([loss for _, _, loss, *_ in reports], out, expected[lora], samples)
         assert reports.pop()[0] == 4
