@@ -165,8 +165,8 @@ def test_fleet_check_boots_a_device_and_removes_it(adb, docker_engine, capsys, m
     assert not any("checked" in docker("inspect", "-f", "{{.Config.Labels}}", name) for name in containers())
     assert main(["fleet", "check", *flags, "--no-boot"]) == 0
     assert " boot " not in capsys.readouterr().out
-    assert main(["fleet", "check", *flags, "--fleet.adb_port", "5999"]) == 1
-    assert "has ports 5554, 5555, but fleet.adb_port is 5999" in capsys.readouterr().out
+    assert main(["fleet", "check", "--fleet.image", "no-such-image", "--no-boot"]) == 1
+    assert "no-such-image" in capsys.readouterr().out
 
 
 def test_training_survives_killed_containers_and_its_own_death(adb, foreign, tmp_path):

@@ -414,7 +414,7 @@ def test_reasoning_is_sampled_from_the_policy_of_the_round_before(checkpoint, tm
     flags = f"""--config base/tiny-model --run-dir {tmp_path} --model {checkpoint} --phone.width 180 --phone.height 360
         --sft.demos_per_template 1 --sft.stage1_epochs 0.1 --sft.stage2_rounds 2 --sft.stage2_epochs 0.1
         --sft.candidates 2 --agent.max_new_tokens 8 --engine.type vllm --engine.threads 1 --vllm.max_prompt 2048
-        --vllm.max_sequences 32 --vllm.timeout_s 600 --vllm.gpu_memory 0.6 --vllm.sleep false"""
+        --vllm.max_sequences 32 --vllm.gpu_memory 0.6"""
     words = [sys.executable, "-m", "mobilerl", "sft", *flags.split()]
     done = subprocess.run(words, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
