@@ -34,8 +34,9 @@ PHONE_PIDS, EMULATOR_PIDS = 512, 4096
 """Limit of processes and threads in a container."""
 NETWORK = "mobilerl-devices"
 """Network of all containers. They cannot reach each other on it, and are reached only through published ports."""
-ADB_PORTS = (5555, 5556)
-"""Ports of adb in a container: an emulator's and the embedded phone's, and that of AndroidWorld's image."""
+ADB_PORTS = (5556, 5555)
+"""Ports of adb in a container, of which the first that an image declares is used: that of AndroidWorld's image, which is
+built on one that declares the other, and that of an emulator and the embedded phone."""
 SEPARATE = "com.docker.network.bridge.enable_icc"
 
 
@@ -139,7 +140,7 @@ class Engine:
     def _check_ports(self, image: Mapping[str, Any]) -> None:
         """Reads the ports that the image declares, if any: with a wrong port the boot would never end."""
         declared = {int(name.partition("/")[0]) for name in image["Config"].get("ExposedPorts") or {}}
-        self.adb_port = next((port for port in ADB_PORTS if port in declared), ADB_PORTS[0])
+        self.adb_port = next((port for port in ADB_PORTS if port in declared), ADB_PORTS[-1])
         for what, port in (("adb", self.adb_port), ("AndroidWorld's server", self.settings.http_port)):
             if port and declared and port not in declared:
                 said = f"the image {self.settings.image!r} has ports {', '.join(map(str, sorted(declared)))}"
