@@ -35,8 +35,8 @@ PHONE_PIDS, EMULATOR_PIDS = 512, 4096
 NETWORK = "mobilerl-devices"
 """Network of all containers. They cannot reach each other on it, and are reached only through published ports."""
 ADB_PORTS = (5556, 5555)
-"""Ports of adb in a container, of which the first that an image declares is used: that of AndroidWorld's image, which is
-built on one that declares the other, and that of an emulator and the embedded phone."""
+"""Ports of adb in a container, of which the first that an image declares is used: AndroidWorld's, whose image is built
+on one that declares the other, then that of an emulator and the embedded phone."""
 SEPARATE = "com.docker.network.bridge.enable_icc"
 
 

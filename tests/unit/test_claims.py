@@ -71,11 +71,7 @@ def test_the_documentation_lists_what_may_differ():
     for section, settings in rows:
         inside = {name for name in known if name.startswith(f"{section}.")}
         listed |= inside if settings == "all" else {f"{section}.{s}" for s in re.findall(r"`(\w+)`", settings)}
-    under = [
-        {"algorithm": {"type": "digirl"}},
-        {"suite": {"type": "androidworld"}},
-        {"suite": {"type": "instructions"}},
-    ]
+    under = [{"algorithm": {"type": "digirl"}}, {"suite": {"type": "androidworld"}}, {"suite": {"type": "androidlab"}}]
     free = {name for name in known if any(may_differ(name, tables, "train", False) for tables in under)}
     free = {name for name in free if name.partition(".")[0] not in ("sft", "tiny", "pages", "dpo")}
     free |= {name for name in known if name.startswith("sft.") and may_differ(name, {}, "sft", False)}
