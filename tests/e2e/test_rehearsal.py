@@ -63,7 +63,7 @@ def check(said: str, tables: int) -> None:
 def test_the_table_without_checkouts(tmp_path):
     said = rehearse(tmp_path / "out")
     check(said, tables=1)
-    assert "no MOBILERL_ANDROIDWORLD" in said and "no MOBILERL_ANDROIDLAB" in said
+    assert "MOBILERL_ANDROIDWORLD is not set" in said and "MOBILERL_ANDROIDLAB is not set" in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
     again = ["bash", str(ROOT / "recipes/paper/rehearse.sh"), str(tmp_path / "out")]
     refused = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True)
