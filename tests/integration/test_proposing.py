@@ -21,8 +21,8 @@ KILLED_AT = (500, 1300)
 
 
 def questions(server: SlowServer) -> list[str]:
-    """The steps that were asked about, in order."""
-    texts = ("".join(map(text_of, request["messages"])) for request in list(server.asked))
+    """The steps that were asked about, in order; without a request that a kill cut off."""
+    texts = ("".join(map(text_of, request["messages"])) for request in list(server.asked) if request)
     return [text.partition("Save note ")[2].partition(".")[0] for text in texts if "Save note " in text]
 
 
