@@ -34,6 +34,7 @@ LONGEST = (
     "test_recipes.py",
     "test_resume.py",
     "test_learning.py",
+    "test_vllm_runs.py",
     "test_vllm_sampler.py",
     "test_verl.py",
     "test_vllm_server.py",

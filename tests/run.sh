@@ -104,7 +104,7 @@ tests=(tests -n 4 "${side_by_side[@]}")
 quick=(tests/unit -m "not slow" -n 3 "${side_by_side[@]}")
 if [[ $mode == locked ]]; then
     bash tests/install_verl_cpu.sh "$VENV" recipes/cluster/constraints.txt
-    tests=(tests/integration/test_vllm_{server,sampler}.py)
+    tests=(tests/integration/test_vllm_{server,sampler,runs}.py)
 elif [[ $mode == newest ]]; then
     "$VENV/bin/python" -c 'import torch, transformers as t; print("torch", torch.__version__, "transformers", t.__version__)'
     tests=("${quick[@]}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
+
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
 from mobilerl.config.types import Positive, Section, Weight, type_of, union_of
@@ -14,6 +16,13 @@ EMULATOR_MB = 3072
 """Minimum memory of a container with an emulator, in MB: the phone's 2 GB and everything else in the container."""
 ANDROIDWORLD_DEADLINE_S = 1800.0
 """Minimum episode deadline; with a shorter one, long episodes would count as failures of healthy servers."""
+
+
+TYPE = Field(
+    description="Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, "
+    "`androidworld` for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or "
+    "your own, `miniwob` for MiniWoB++."
+)
 
 
 class SuiteBase(Section):
@@ -39,10 +48,7 @@ class PhoneSuiteSection(SuiteBase):
     module = "mobilerl.suites.phone.training"
     evaluation = "mobilerl.suites.phone.command:SimCommand"
     task_suite = "sim"
-    type: Literal["phone"] = "phone"
-    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
-    for MiniWoB++."""
+    type: Annotated[Literal["phone"], TYPE] = "phone"
 
 
 class GeneratedSuiteSection(SuiteBase):
@@ -50,10 +56,7 @@ class GeneratedSuiteSection(SuiteBase):
 
     module = "mobilerl.suites.generated.training"
     evaluation = "mobilerl.suites.generated.command:GeneratedCommand"
-    type: Literal["generated"] = "generated"
-    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
-    for MiniWoB++."""
+    type: Annotated[Literal["generated"], TYPE] = "generated"
     apps: Positive = 512
     """Number of apps to train on."""
 
@@ -63,10 +66,7 @@ class AndroidWorldSuiteSection(SuiteBase):
 
     module = "mobilerl.suites.androidworld.training"
     evaluation = "mobilerl.suites.androidworld.command:AndroidWorldCommand"
-    type: Literal["androidworld"] = "androidworld"
-    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
-    for MiniWoB++."""
+    type: Annotated[Literal["androidworld"], TYPE] = "androidworld"
     servers: Annotated[tuple[str, ...], RESUMABLE] = ()
     """AndroidWorld servers as http://HOST:PORT[,ADB_SERIAL], one device each; empty to start containers with
     fleet.type = "docker"."""
@@ -114,10 +114,7 @@ class InstructionsSuiteSection(FileSuite):
 
     module = "mobilerl.suites.instructions.training"
     evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
-    type: Literal["instructions"] = "instructions"
-    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
-    for MiniWoB++."""
+    type: Annotated[Literal["instructions"], TYPE] = "instructions"
 
 
 class AndroidLabSuiteSection(FileSuite):
@@ -125,10 +122,7 @@ class AndroidLabSuiteSection(FileSuite):
 
     module = "mobilerl.suites.androidlab.training"
     evaluation = "mobilerl.suites.androidlab.command:AndroidLabCommand"
-    type: Literal["androidlab"] = "androidlab"
-    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
-    for MiniWoB++."""
+    type: Annotated[Literal["androidlab"], TYPE] = "androidlab"
     checkout: Annotated[str, RESUMABLE] = ""
     """Your checkout of AndroidLab, for its table of apps and for its tasks, which are not trained on."""
     snapshot: str = ""
@@ -158,10 +152,7 @@ class MiniWoBSuiteSection(SuiteBase):
     module = "mobilerl.suites.miniwob.training"
     evaluation = "mobilerl.suites.miniwob.command:MiniWoBCommand"
     fleets = ("browser",)
-    type: Literal["miniwob"] = "miniwob"
-    """Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, `androidworld`
-    for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or your own, `miniwob`
-    for MiniWoB++."""
+    type: Annotated[Literal["miniwob"], TYPE] = "miniwob"
     subset: Literal["all", "mobile", "scripted"] = "mobile"
     """Tasks to use without `tasks.templates`: `all` of the package, those of MobileMiniWoB++ (`mobile`), or those that
     the oracle solves (`scripted`)."""

@@ -96,7 +96,7 @@ class Run:
 
 
 def digest(job: Path) -> str:
-    """Of the encoded samples and their images."""
+    """Digest of the encoded samples and their images."""
     made = hashlib.sha256()
     for path in sorted((job / "samples").iterdir()):
         with open(path, "rb") as file:

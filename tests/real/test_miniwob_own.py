@@ -34,7 +34,7 @@ from mobilerl.suites.miniwob.oracle import Oracle  # noqa: E402
 
 SEEDS = int(os.environ.get("MOBILERL_MINIWOB_SEEDS", "4"))
 WIDTH, HEIGHT = 160, 210
-"""Of a task, in CSS pixels."""
+"""Size of a task in CSS pixels."""
 MOST_MISTAKES = 3
 WATCH = """() => {
   const note = (event) => { window.tapped = [event.clientX, event.clientY]; };

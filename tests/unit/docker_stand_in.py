@@ -33,7 +33,7 @@ class StandInEngine(ThreadingHTTPServer):
         self.info: dict[str, object] = {}
         """What it says of its host."""
         self.labels: dict[str, str] | None = None
-        """Of the image."""
+        """The image's labels."""
         self.said = ""
         """What each container has said."""
         self.counting = threading.Lock()
