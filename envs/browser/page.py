@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from playwright.async_api import BrowserContext, CDPSession, Error
@@ -14,7 +14,7 @@ from playwright.async_api import Page as Tab
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
 from mobilerl.envs.browser.scripts import CLICKED, PICKER, PREPARE_FIELD, SETTLE, VIEWPORT
 from mobilerl.envs.browser.snapshot import ARGUMENTS
-from mobilerl.envs.browser.tab import WatchedTab, first_line
+from mobilerl.envs.browser.tab import T, WatchedTab, first_line
 from mobilerl.envs.browser.tree import to_xml
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
@@ -58,9 +58,10 @@ class Page(WatchedTab):
         source = PICKER + viewport
         await self.send("Page.addScriptToEvaluateOnNewDocument", source=source, worldName="phone")
 
-    async def open(self, url: str) -> None:
-        """Loads a page, from which Back leads nowhere."""
-        answer = await self._do(self._tab.goto(url, timeout=1000 * self._timeout_s))
+    async def open(self, url: str, seconds: float | None = None) -> None:
+        """Loads a page, from which Back leads nowhere. `seconds` replaces the time limit of commands."""
+        seconds = self._timeout_s if seconds is None else seconds
+        answer = await self._do(self._tab.goto(url, timeout=1000 * seconds), seconds)
         if answer is not None and answer.status >= 400:
             raise InfraError(f"{url} answered {answer.status}")
         self._first = (await self.send("Page.getNavigationHistory"))["currentIndex"]
@@ -76,15 +77,19 @@ class Page(WatchedTab):
         if self._cleared % GARBAGE_EVERY == 0:  # Chromium keeps up to a hundred MB of them
             await self.send("HeapProfiler.collectGarbage")
 
-    async def run(self, script: str, argument: Any = None) -> Any:
+    async def run(self, script: str, argument: Any = None, seconds: float | None = None) -> Any:
         """The value of a function of JavaScript, which is repeated once in the new page if the page was replaced."""
         try:
-            return await self._do(self._tab.evaluate(script, argument))
+            return await self._do(self._tab.evaluate(script, argument), seconds)
         except InfraError as error:
             if NAVIGATED not in str(error):
                 raise
         await self._do(self._tab.wait_for_load_state("domcontentloaded"))
-        return await self._do(self._tab.evaluate(script, argument))
+        return await self._do(self._tab.evaluate(script, argument), seconds)
+
+    async def use(self, work: Callable[[Tab], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
+        """The result of what `work` does with Playwright's page."""
+        return await self._do(work(self._tab), seconds)
 
     async def ping(self) -> None:
         await self.run("() => 1")
@@ -103,14 +108,14 @@ class Page(WatchedTab):
     @property
     def size(self) -> tuple[int, int]:
         """Width and height in pixels."""
-        return self.web.width, self.web.height
+        return round(self.web.width * self.web.scale), round(self.web.height * self.web.scale)
 
     async def tree(self, hidden: Collection[str] = ()) -> str:
         """The UI tree of the page once it has settled, without the elements whose ids are `hidden`. Draws nothing."""
         zoom, left, top, *focus = await self.run(SETTLE, SETTLE_MS)
         captured = await self.send("DOMSnapshot.captureSnapshot", **ARGUMENTS)
         self._shown = self.web.width / zoom, self.web.height / zoom
-        return to_xml(captured, (left, top, *self._shown), zoom, focus, hidden)
+        return to_xml(captured, (left, top, *self._shown), zoom * self.web.scale, focus, hidden)
 
     async def screenshot(self) -> bytes:
         """The screen as PNG."""
