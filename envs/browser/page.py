@@ -54,6 +54,9 @@ class Page(WatchedTab):
     async def prepare(self) -> None:
         """Called once for a new page."""
         await self.send("Page.enable")
+        screen = {"width": self.web.width, "height": self.web.height, "deviceScaleFactor": self.web.scale}
+        # as the context does, but for this session, whose screenshots would otherwise be of the scale 1
+        await self.send("Emulation.setDeviceMetricsOverride", mobile=True, **screen)
         viewport = VIEWPORT % json.dumps(self.web.viewport) if self.web.viewport else ""
         source = PICKER + viewport
         await self.send("Page.addScriptToEvaluateOnNewDocument", source=source, worldName="phone")
