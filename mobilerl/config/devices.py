@@ -10,7 +10,7 @@ from mobilerl.config.marks import EVALUATIONS, NotWith, OnlyWith, UsedBy
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Variable
 
 DRAWN = OnlyWith({"fleet.type": ("embedded", "docker")})
-POPULATED = NotWith("suite.type", ("androidworld", "androidlab", "miniwob", "instructions"))
+POPULATED = NotWith("suite.type", ("androidworld", "androidlab", "miniwob", "mobilegym", "instructions"))
 DOCKER, ADB = OnlyWith({"fleet.type": ("docker",)}), OnlyWith({"fleet.type": ("adb",)})
 FLEET = OnlyWith({"fleet.type": ("docker", "adb")})
 COUNTED = UsedBy(("train", "sft", "pages", "fleet", *EVALUATIONS))

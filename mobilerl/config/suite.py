@@ -9,7 +9,7 @@ from pydantic import Field
 
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
-from mobilerl.config.types import Positive, Section, Weight, type_of, union_of
+from mobilerl.config.types import Count, Positive, Section, Weight, type_of, union_of
 from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
@@ -21,7 +21,7 @@ ANDROIDWORLD_DEADLINE_S = 1800.0
 TYPE = Field(
     description="Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, "
     "`androidworld` for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or "
-    "your own, `miniwob` for MiniWoB++."
+    "your own, `miniwob` for MiniWoB++, `mobilegym` for MobileGym's."
 )
 
 
@@ -162,12 +162,41 @@ class MiniWoBSuiteSection(SuiteBase):
     """Step budget of an episode."""
 
 
+class MobileGymSuiteSection(SuiteBase):
+    """MobileGym's tasks, on pages of Chromium with its simulated phone (docs/benchmarks.md)."""
+
+    module = "mobilerl.suites.mobilegym.training"
+    evaluation = "mobilerl.suites.mobilegym.command:MobileGymCommand"
+    fleets = ("browser",)
+    type: Annotated[Literal["mobilegym"], TYPE] = "mobilegym"
+    checkout: Annotated[str, RESUMABLE] = ""
+    """Your checkout of MobileGym, in which `npm run build` has run."""
+    python: Annotated[str, RESUMABLE] = ""
+    """Interpreter with the requirements of its `bench_env`, which sets tasks up and judges them; empty for this one."""
+    seed: Count = 42
+    """Seed of the parameters of all tasks."""
+    reward: Literal["success", "progress"] = "success"
+    """Reward of an episode: 1 for a success and otherwise 0, or (`progress`) half of the share of its goal's
+    conditions that hold."""
+    scale: Annotated[float, Field(ge=1.0, le=4.0)] = 3.0
+    """Pixels of a screenshot per density-independent pixel of the screen, which is 360 x 800; the benchmark's is 3."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError without a checkout."""
+        if not self.checkout:
+            raise ValueError(
+                'suite.type = "mobilegym" needs suite.checkout, your checkout of MobileGym, as docs/benchmarks.md '
+                "gets it"
+            )
+
+
 OWN: dict[str, type[SuiteBase]] = {
     "phone": PhoneSuiteSection,
     "generated": GeneratedSuiteSection,
     "androidworld": AndroidWorldSuiteSection,
     "androidlab": AndroidLabSuiteSection,
     "miniwob": MiniWoBSuiteSection,
+    "mobilegym": MobileGymSuiteSection,
     "instructions": InstructionsSuiteSection,
 }
 
