@@ -35,9 +35,9 @@ URL = f"http://{HOST}/"
 ROUTE = "() => window.__OS__?.getAppRoute?.()?.app || 'launcher'"
 SETUP_S, ACT_S, JUDGE_S, CALL_S = 240.0, 60.0, 60.0, 60.0
 """Time limits in seconds; `CALL_S` is for one thing that its Python does to the page."""
-REST_S = 1.0
-"""Pause between the last action and the judge, in which apps finish what they do in the background. MobileGym's own
-runner waits as long after every action."""
+PAUSE_S, REST_S = 0.5, 1.0
+"""Pauses from an action to the next observation, and to the judge, in which apps finish what they do in the background
+(a note takes the focus some time after it has opened). MobileGym's own runner waits 0.5 to 1.1 s after every action."""
 POINT_MAX = 1000 / 999
 """MobileGym's coordinates go to 1000."""
 
@@ -92,6 +92,7 @@ class MobileGymEnv:
         elif not isinstance(action, Invalid):
             note = await self._perform(action)
             self._acted = time.monotonic()
+            await asyncio.sleep(PAUSE_S)
         acted = time.perf_counter()
         self._steps += 1
         observation = await self._named(self._observe())
