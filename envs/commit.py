@@ -8,6 +8,7 @@ from pathlib import Path
 
 def commit_of(path: Path) -> str:
     """Commit of the checkout, with `+changes` if tracked files differ from it; `unknown` if git does not tell."""
+
     def git(*words: str) -> str:
         command = ["git", "-c", "core.fsmonitor=false", "-C", str(path), *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()

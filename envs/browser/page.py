@@ -14,7 +14,7 @@ from playwright.async_api import Page as Tab
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
 from mobilerl.envs.browser.scripts import CLICKED, PICKER, PREPARE_FIELD, SETTLE, VIEWPORT
 from mobilerl.envs.browser.snapshot import ARGUMENTS
-from mobilerl.envs.browser.tab import T, WatchedTab, first_line
+from mobilerl.envs.browser.tab import NAVIGATED, BadStatus, T, WatchedTab, first_line, together
 from mobilerl.envs.browser.tree import to_xml
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
@@ -26,8 +26,6 @@ rest."""
 GARBAGE_EVERY = 4
 """Interval in episodes."""
 LONG_PRESS_S, SWIPE_S, SWIPE_MOVES = 0.8, 0.2, 8
-NAVIGATED = "navigat"
-"""Part of Chromium's message when the page was replaced while a script ran in it."""
 
 
 class Page(WatchedTab):
@@ -62,11 +60,12 @@ class Page(WatchedTab):
         await self.send("Page.addScriptToEvaluateOnNewDocument", source=source, worldName="phone")
 
     async def open(self, url: str, seconds: float | None = None) -> None:
-        """Loads a page, from which Back leads nowhere. `seconds` replaces the time limit of commands."""
+        """Loads a page, from which Back leads nowhere. `seconds` replaces the time limit of commands. Raises BadStatus
+        if the server does not give it."""
         seconds = self._timeout_s if seconds is None else seconds
         answer = await self._do(self._tab.goto(url, timeout=1000 * seconds), seconds)
         if answer is not None and answer.status >= 400:
-            raise InfraError(f"{url} answered {answer.status}")
+            raise BadStatus(f"{url} answered {answer.status}")
         self._first = (await self.send("Page.getNavigationHistory"))["currentIndex"]
         self.events.clear()
 
@@ -133,7 +132,7 @@ class Page(WatchedTab):
         match action.kind:
             case "tap":
                 point = self._point(action.x, action.y)
-                await self._do(_together(self._tab.evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
+                await self._do(together(self._tab.evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
             case "long_press" | "swipe":
                 await self._touch(action)
             case "type":
@@ -196,13 +195,6 @@ class Page(WatchedTab):
             return "there is no page to go back to"
         await self.send("Page.navigateToHistoryEntry", entryId=history["entries"][place - 1]["id"])
         return ""
-
-
-async def _together(waiting: Coroutine[Any, Any, object], acting: Coroutine[Any, Any, object]) -> None:
-    """Begins to wait for something, then does it. A page that is left meanwhile gives no answer, and needs none."""
-    answers = await asyncio.gather(waiting, acting, return_exceptions=True)
-    if faults := [a for a in answers if isinstance(a, BaseException) and NAVIGATED not in str(a)]:
-        raise faults[0]
 
 
 def _between(start: tuple[float, float], end: tuple[float, float], part: float) -> tuple[float, float]:

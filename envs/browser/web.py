@@ -10,8 +10,9 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Web:
     """What pages may show, and on which screen. `sites` maps host names to folders, whose files are all that can be
-    reached beside the HOST:PORT in `addresses`. The size is in density-independent pixels, of which each is `scale` pixels
-    of a screenshot wide. `viewport` is what `<meta name="viewport">` says in pages that do not say it themselves."""
+    reached beside the HOST:PORT in `addresses`. The size is in density-independent pixels, each of which is `scale`
+    pixels of a screenshot wide. `viewport` is what `<meta name="viewport">` says in pages that do not say it
+    themselves."""
 
     width: int
     height: int

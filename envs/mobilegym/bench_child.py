@@ -13,10 +13,12 @@ or {"error": TEXT}. The page belongs to the other side: what `bench_env` does to
 """
 
 import asyncio
+import importlib
 import json
 import logging
 import os
 import sys
+from typing import Any
 
 SIZE = (360, 800)
 
@@ -80,13 +82,17 @@ class Page:
 
 
 class Bench:
+    """What requests ask for. `setup` comes before `act` and `judge`."""
+
     def __init__(self, pipe):
         self._pipe = pipe
-        self._env = self._task = self._first = None
+        self._env: Any = None
+        self._task: Any = None
+        self._first: Any = None
 
     async def list(self, splits, instances, seed):
         """Instances of the tasks in these splits. Their instructions have parameters in them until they are set up."""
-        import opencc  # noqa: F401  (judges import it when they need it)
+        importlib.import_module("opencc")  # which judges import only when they need it
         from bench_env.config import RunnerConfig
         from bench_env.runner.base import Controller, Evaluator  # noqa: F401
         from bench_env.splits import base_task_id, resolve_split

@@ -43,9 +43,7 @@ def list_tasks(checkout: Path, python: str, split: Split, instances: int, seed: 
         return tuple(map(_task, asyncio.run(_listed(checkout, python, split, instances, seed))))
     except BenchFault as fault:
         needs = f": give suite.python an interpreter with {REQUIREMENTS} of the checkout"
-        raise CheckoutError(
-            f"{checkout}: {fault}{needs if 'ModuleNotFoundError' in str(fault) else ''}"
-        ) from None
+        raise CheckoutError(f"{checkout}: {fault}{needs if 'ModuleNotFoundError' in str(fault) else ''}") from None
 
 
 async def _listed(checkout: Path, python: str, split: Split, instances: int, seed: int) -> Sequence[dict[str, Any]]:

@@ -10,6 +10,7 @@ from pydantic import Field
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
 from mobilerl.config.types import Count, Positive, Section, Weight, type_of, union_of
+from mobilerl.envs.instructions.web import address
 from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
@@ -110,11 +111,25 @@ class FileSuite(SuiteBase):
 
 
 class InstructionsSuiteSection(FileSuite):
-    """Your own instructions, on your own app (docs/instructions.md)."""
+    """Your own instructions, on your own app or web app (docs/instructions.md)."""
 
     module = "mobilerl.suites.instructions.training"
     evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
+    fleets = ("embedded", "docker", "adb", "browser")
     type: Annotated[Literal["instructions"], TYPE] = "instructions"
+    url: Annotated[str, RESUMABLE] = ""
+    """Address of a web app, such as http://127.0.0.1:3000, for fleet.type = "browser"; pages reach no other."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError unless there is a file, and a web app for pages of Chromium and no others."""
+        super().check(fleet, workers, deadline_s)
+        if fleet.type == "browser":
+            try:
+                address(self.url)
+            except ValueError as error:
+                raise ValueError(f"suite.url: {error}") from None
+        elif self.url:
+            raise ValueError('suite.url is a web app, which runs on pages: set fleet.type = "browser"')
 
 
 class AndroidLabSuiteSection(FileSuite):

@@ -1,7 +1,7 @@
 """What a scripted agent does on 32 of MobileGym's tasks, in our own words: most are solved, some are left half done.
 
-A line is `tap TEXT` (of the element with this text, or with `#N` the one of this number), `at X,Y`, `type TEXT`, `launch
-APP`, `up` (a swipe), `back`, `enter` or `wait`.
+A line is `tap TEXT` (of the element with this text, or with `#N` the one of this number), `at X,Y`, `type TEXT`,
+`launch APP`, `up` (a swipe), `back`, `enter` or `wait`.
 """
 
 from mobilerl.envs.base import Action, Back, Enter, Launch, Swipe, Tap, Type, Wait

@@ -29,8 +29,8 @@ if not (CHECKOUT and PYTHON and PROGRAM and shutil.which("npx") and find_spec("p
 
 from mobilegym_scripts import SCRIPTS, action  # noqa: E402
 
-from mobilerl.envs.base import Finish, Launch, Swipe, Tap, Task, TaskFault, Type, Wait  # noqa: E402
 from mobilerl.envs.base import Action as OurAction  # noqa: E402
+from mobilerl.envs.base import Finish, Launch, Swipe, Tap, Task, TaskFault, Type, Wait  # noqa: E402
 from mobilerl.envs.browser.chromium import Chromium  # noqa: E402
 from mobilerl.envs.mobilegym.bench import Bench  # noqa: E402
 from mobilerl.envs.mobilegym.env import MobileGymEnv, web  # noqa: E402

@@ -36,5 +36,3 @@ class MobileGymCommand(PlanCommand):
         progress = results.get("progress_rate")
         said = [] if progress is None else [f"progress {percent(progress)} of the goals' conditions, on average"]
         return [*said, *super().summary(results)]
-
-
