@@ -188,8 +188,8 @@ class MobileGymSuiteSection(SuiteBase):
     """Your checkout of MobileGym, in which `npm run build` has run."""
     python: Annotated[str, RESUMABLE] = ""
     """Interpreter with the requirements of its `bench_env`, which sets tasks up and judges them; empty for this one."""
-    seed: Count = 42
-    """Seed of the parameters of all tasks."""
+    sample_seed: Count = 42
+    """Seed of the parameters of all tasks, as `--sample-seed` of MobileGym's own runner."""
     reward: Literal["success", "progress"] = "success"
     """Reward of an episode: 1 for a success and otherwise 0, or (`progress`) half of the share of its goal's
     conditions that hold."""

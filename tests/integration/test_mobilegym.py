@@ -100,7 +100,7 @@ def test_an_evaluation_counts_errors_apart_and_reports_the_progress(checkout, tm
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["trials"], results["successes"], results["errors"]) == (1, 0, 2)
     assert results["progress_rate"] == 0.0 and "progress 0.0%" in capsys.readouterr().out
-    said = {"split": "test", "screenshot": "1080x2400, PNG", "suite.seed": 42, "reward": "its judges"}
+    said = {"split": "test", "screenshot": "1080x2400, PNG", "suite.sample_seed": 42, "reward": "its judges"}
     assert said.items() <= results["protocol"].items()
 
 

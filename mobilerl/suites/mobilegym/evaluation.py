@@ -47,7 +47,7 @@ class MobileGymPlan(Plan):
             "split": self.split,
             "tasks": list(self.templates) or "all",
             "instances_per_template": self.instances,
-            "suite.seed": settings.seed,
+            "suite.sample_seed": settings.sample_seed,
             "trials": self.trials,
             "answers": "in its answer sheet",
             "actions": "tap, long press, swipe, type (replaces the text), launch, back, home, enter, wait, finish",

@@ -36,7 +36,7 @@ class MobileGymSuite:
         return self.make_tasks("train", self._recipe.tasks.per_template), None
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """The benchmark's own tasks for testing, which has none for development; not with `tasks.templates`."""
+        """The benchmark's tasks for testing, whatever `tasks.templates` says. It has none for development."""
         return {"success_rate": [*self._list("test", per_template)]}
 
     def make_tasks(self, split: Split, instances: int) -> list[Task]:
@@ -49,7 +49,7 @@ class MobileGymSuite:
 
     def _list(self, split: Split, instances: int) -> tuple[Task, ...]:
         try:
-            return list_tasks(self.checkout, self._python, split, instances, self._settings.seed)
+            return list_tasks(self.checkout, self._python, split, instances, self._settings.sample_seed)
         except CheckoutError as error:
             raise ConfigError(f"suite.checkout: {error}") from None
 
