@@ -1,4 +1,4 @@
-"""MobileGym's own runner: plays recorded actions in its own environment, in an own Chromium, and prints the judgements.
+"""MobileGym's own runner: plays recorded actions in its own environment, in an own Chromium, and prints the judgments.
 
 Runs in the checkout, with its requirements, on the JSON of `test_mobilegym_own.py`:
 

@@ -66,7 +66,7 @@ def recorded(ours: OurAction) -> list[Any]:
 
 
 async def play(env: MobileGymEnv, task: Task, script: str) -> tuple[list[Any], Judged]:
-    """Plays a script. Returns its actions and the judgement."""
+    """Plays a script. Returns its actions and the judgment."""
     actions: list[Any] = []
     try:
         observation = await env.reset(task)
@@ -122,7 +122,7 @@ def url() -> Iterator[str]:
         server.wait()
 
 
-def own_judgements(url: str, wanted: Sequence[Task], actions: Sequence[list[Any]]) -> list[Judged]:
+def own_judgments(url: str, wanted: Sequence[Task], actions: Sequence[list[Any]]) -> list[Judged]:
     episodes = [[task.template, task.seed, done] for task, done in zip(wanted, actions, strict=True)]
     request = {"url": url, "program": PROGRAM, "pages": PAGES, "episodes": episodes}
     done = subprocess.run(
@@ -139,9 +139,9 @@ def own_judgements(url: str, wanted: Sequence[Task], actions: Sequence[list[Any]
 
 
 def compare(url: str, wanted: Sequence[Task], scripts: Mapping[str, str]) -> list[Judged]:
-    """Our judgements, which are those of MobileGym's own runner but for the words of errors."""
+    """Our judgments, which are those of MobileGym's own runner but for the words of errors."""
     played = asyncio.run(play_all(wanted, scripts))
-    theirs = own_judgements(url, wanted, [actions for actions, _ in played])
+    theirs = own_judgments(url, wanted, [actions for actions, _ in played])
     ours = [judged for _, judged in played]
     for task, mine, own in zip(wanted, ours, theirs, strict=True):
         if "error" in mine or "error" in own:
