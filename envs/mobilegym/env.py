@@ -21,8 +21,9 @@ from mobilerl.envs.base import (
     TaskFault,
 )
 from mobilerl.envs.browser.web import Web
-from mobilerl.envs.device import MAX_WAIT_S
+from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
 from mobilerl.envs.mobilegym.bench import Bench, BenchFault, BenchLost, CallFault
+from mobilerl.envs.mobilegym.calls import use_page
 
 if TYPE_CHECKING:
     from mobilerl.envs.browser.page import Page
@@ -33,8 +34,8 @@ HOST = "mobilegym.localhost"
 """Under `localhost`, where pages may do what they otherwise may only over HTTPS."""
 URL = f"http://{HOST}/"
 ROUTE = "() => window.__OS__?.getAppRoute?.()?.app || 'launcher'"
-SETUP_S, ACT_S, JUDGE_S, CALL_S = 240.0, 60.0, 60.0, 60.0
-"""Time limits in seconds; `CALL_S` is for one thing that its Python does to the page."""
+SETUP_S, ACT_S, JUDGE_S = 240.0, 60.0, 60.0
+"""Time limits in seconds."""
 PAUSE_S, REST_S = 0.5, 1.0
 """Pauses from an action to the next observation, and to the judge, in which apps finish what they do in the background
 (a note takes the focus some time after it has opened). MobileGym's own runner waits 0.5 to 1.1 s after every action."""
@@ -112,7 +113,7 @@ class MobileGymEnv:
                 start, end = _point(action.x, action.y), _point(action.x2, action.y2)
                 return await self._act("SWIPE", point1=start, point2=end)
             case "type":
-                return await self._act("TYPE", value=action.text, clear=True)
+                return TOO_LONG if too_long(action.text) else await self._act("TYPE", value=action.text, clear=True)
             case "launch":
                 return await self._act("AWAKE", value=action.app)
             case "back" | "home" | "enter":
@@ -161,28 +162,10 @@ class MobileGymEnv:
         return await self._bench.ask(request, self._call, timeout_s)
 
     async def _call(self, name: str, args: list[Any]) -> Any:
-        """What its Python does to the page."""
-        page = self.page
         try:
-            match name, args:
-                case "evaluate", [script, argument]:
-                    return await page.run(script, argument, CALL_S)
-                case "goto", [url]:
-                    return await page.open(url, CALL_S)
-                case "wait_for_function", [script]:
-                    await page.use(lambda tab: tab.wait_for_function(script, timeout=1000 * CALL_S), CALL_S)
-                case "wait_for_load_state", [state]:
-                    await page.use(lambda tab: tab.wait_for_load_state(state), CALL_S)
-                case "press", [key]:
-                    await page.use(lambda tab: tab.keyboard.press(key))
-                case "type", [text]:
-                    await page.use(lambda tab: tab.keyboard.type(text))
-                case "tap", [x, y]:
-                    await page.use(lambda tab: tab.touchscreen.tap(x, y))
-                case _:
-                    raise CallFault(f"pages have no {name} with {len(args)} arguments")
+            return await use_page(self.page, name, args)
         except InfraError as error:
-            if page.gone:
+            if self.page.gone:
                 raise self._name(error) from None
             raise CallFault(str(error)) from None
 

@@ -1,6 +1,7 @@
 """A stand-in for a built checkout of MobileGym: a phone with one counter, and the parts of `bench_env` that we call.
 
-Its tasks are to count to 2 and others that fail: `Broken` in its set-up, `Unsure` in its judge, `Dying` with the process.
+Its tasks are to count to 2, and others that fail: `Broken` in its set-up, `Unsure` in its judge, `Dying` with the
+process.
 """
 
 from __future__ import annotations
