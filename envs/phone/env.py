@@ -51,7 +51,7 @@ class PhoneEnv:
         self._device = Device(self._transport, APP_NAMES, timeout_s)
         self._admin = Admin(self._transport)
         self._popup_rate = popup_rate
-        self._screenshots = screenshots
+        self._screenshots, self._wanted = screenshots, True
         self._languages = ",".join(languages)
         self._task: Task | None = None
         self._template: Template | None = None
@@ -71,6 +71,10 @@ class PhoneEnv:
     def task(self) -> Task | None:
         """The task of the current episode."""
         return self._task
+
+    def draw(self, wanted: bool) -> None:
+        """Leaves out the screenshots of later observations unless they are wanted."""
+        self._wanted = wanted
 
     async def reset(self, task: Task) -> Observation:
         """A fresh phone, the same for equal template and seed, brought into the task's first state."""
@@ -151,7 +155,7 @@ class PhoneEnv:
         xml = self._device.dump_xml()
         width, height = self._device.size()
         return Observation(
-            screenshot=self._device.screenshot() if self._screenshots else b"",
+            screenshot=self._device.screenshot() if self._screenshots and self._wanted else b"",
             width=width,
             height=height,
             xml=xml,

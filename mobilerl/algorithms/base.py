@@ -56,6 +56,8 @@ class Algorithm:
     aggregation: Aggregation = "sample-mean"
     max_resample_rounds = 0
     """Maximum extra rounds of collection per iteration that replace zero-variance groups (dynamic sampling)."""
+    reads_screenshots = True
+    """Whether it reads the screenshots of observations, which are else drawn only where something else does."""
     stored_trajectories = ""
     """Run directory whose trajectories `offline_batches` uses before the first iteration; empty for none."""
 

@@ -20,6 +20,7 @@ StepAdvantages = list[float]
 class GroupAlgorithm(Algorithm):
     """Learns from fresh groups with the clipped loss. A subclass computes the advantages of a group."""
 
+    reads_screenshots = False
     replay: AdaptivePositiveReplay | None = None
 
     def __init__(self, settings: GroupSection, resources: Resources) -> None:

@@ -19,7 +19,7 @@ from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import episode_settings
 
 if TYPE_CHECKING:
-    from mobilerl.algorithms.base import Resources
+    from mobilerl.algorithms.base import Algorithm, Resources
 
 
 def make_collector(
@@ -54,6 +54,12 @@ def make_collector(
 def _fits(engine: Engine, most: int, messages: Messages, images: Sequence[bytes]) -> bool:
     """Whether a prompt has at most `most` tokens, image tokens included."""
     return len(engine.codec.encode(messages, images)) <= most
+
+
+def reads_screenshots(recipe: Recipe, algorithm: Algorithm) -> bool:
+    """Whether anything reads the screenshots of episodes that are not saved."""
+    judged = recipe.judge.reward or bool(recipe.rollout.scorer)
+    return recipe.agent.screenshots > 0 or judged or algorithm.reads_screenshots
 
 
 def make_resources(recipe: Recipe, engine: Engine) -> Resources:
