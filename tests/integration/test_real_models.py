@@ -1,4 +1,4 @@
-"""Qwen2.5-VL, Qwen3-VL and GLM-4.1V through their real classes and image processors, at a few thousand weights.
+"""Qwen2.5-VL, Qwen3-VL, Qwen3.5 and GLM-4.1V through their real classes and image processors, at a few thousand weights.
 
 Nothing here is downloaded: `model_families` makes folders in the shape in which the families are published.
 """
@@ -209,6 +209,28 @@ def test_an_update_changes_weights_and_a_saved_folder_is_the_model(family, folde
     assert rows_of(again) == rows_of(engine)
     again.load(tmp_path)
     assert again.steps == 1
+
+
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_a_resumed_engine_equals_one_that_was_never_stopped(folder, tmp_path, lora_rank):
+    settings = LocalSettings(
+        learning_rate=1e-2, warmup_steps=0, max_pixels=SMALL, lora_rank=lora_rank, gradient_checkpointing=True
+    )
+    engine = LocalEngine(folder, settings)
+    rows = [replace(r, advantage=1.0 - 2 * (i % 2)) for i, r in enumerate(rows_of(engine))]
+    engine.update(rows, policy_loss, "token-mean")
+    engine.save(tmp_path / "saved")
+    resumed = LocalEngine(folder, settings)
+    resumed.load(tmp_path / "saved")
+    again = LocalEngine(tmp_path / "saved", settings)  # as another run, or an evaluation, loads it
+    assert again.logprobs(rows) == resumed.logprobs(rows) == engine.logprobs(rows)
+    assert resumed.update(rows, policy_loss, "token-mean") == engine.update(rows, policy_loss, "token-mean")
+    assert fingerprint(resumed.model) == fingerprint(engine.model) and rows_of(resumed) == rows_of(engine)
+    if lora_rank:
+        wanted = again.logprobs(rows)
+        again.model.merge_and_unload()
+        merged = LocalEngine(folder, LocalSettings(max_pixels=SMALL), model=again.model.get_base_model())
+        assert largest_difference(merged.logprobs(rows), wanted) < 1e-4
 
 
 @pytest.mark.parametrize("lora_rank", [0, 4])
