@@ -199,10 +199,11 @@ def _qwen3_5(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
             rope_parameters={**rope, "partial_rotary_factor": 0.25},
             head_dim=HIDDEN // HEADS,
             layer_types=["linear_attention", "full_attention"],
-            linear_num_key_heads=HEADS,
-            linear_num_value_heads=2 * HEADS,
-            linear_key_head_dim=32,
-            linear_value_head_dim=32,
+            linear_num_key_heads=1,
+            linear_num_value_heads=2,
+            linear_key_head_dim=128,  # as published; vLLM's kernels for CPUs refuse smaller ones
+            linear_value_head_dim=128,
+            mamba_ssm_dtype="float32",  # for vLLM
         ),
         vision_config={**VISION_CONFIG, "num_position_embeddings": 64},
         tie_word_embeddings=False,
