@@ -304,8 +304,7 @@ def test_linear_attention_and_its_adapter_in_bfloat16(lora_rank, tmp_path, bfloa
         assert engine._sends_adapter == bool(lora_rank)
         asked = requests(engine, 6, 1.0, tokens=30)
         done = engine.generate(asked)
-        again = engine.generate(asked)  # after prefixes that are in the cache
-        assert max(k3(own_logprobs(engine, asked, d), d) for d in (done, again)) < 1e-3
+        assert k3(own_logprobs(engine, asked, done), done) < 1e-3
         (shake_adapter if lora_rank else shake)(engine, 1)
         assert k3(own_logprobs(engine, asked, done), done) > 0.1
         engine.publish()
