@@ -32,6 +32,7 @@ from mobilerl.models.hub import base_folder, source
 from mobilerl.models.images import Images
 from mobilerl.models.linear_attention import has_linear_attention
 from mobilerl.models.text_models import TEXT_TYPES, is_supported, is_text_model
+from mobilerl.models.thinking import with_thinking
 from mobilerl.models.transfer import to_device
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
@@ -78,10 +79,11 @@ class Codec:
         self.images = Images(image_processor, self.max_pixels)
 
     @classmethod
-    def load(cls, path: str | Path, max_pixels: int | None = None) -> Codec:
+    def load(cls, path: str | Path, max_pixels: int | None = None, thinking: bool | None = None) -> Codec:
         """Loads the codec of a Hugging Face model folder, without torchvision. Raises ConfigError if it is unusable.
 
-        What the folder of an adapter lacks is taken from its base model.
+        What the folder of an adapter lacks is taken from its base model. `thinking` sets the switch of the chat
+        template; None leaves it as it is.
         """
         try:
             config = AutoConfig.from_pretrained(source(path, "config.json"))
@@ -104,6 +106,11 @@ class Codec:
             )
         if problem := mismatch(tokenizer, processor, config):
             raise ConfigError(f"{path}: {problem}; {FIX}")
+        if thinking is not None:
+            try:
+                tokenizer.chat_template = with_thinking(tokenizer.chat_template, thinking)
+            except ValueError as error:
+                raise ConfigError(f"engine.thinking is set, but {path} does not fit: {error}; leave it out") from None
         return cls(tokenizer, processor, config, max_pixels, ends)
 
     @cached_property

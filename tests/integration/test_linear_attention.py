@@ -8,6 +8,7 @@ from torch.nn.functional import conv1d, pad, silu
 from transformers.models.qwen3_5 import modeling_qwen3_5
 
 from mobilerl.benchmarks.model_families import FAMILIES, create
+from mobilerl.config import ConfigError
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import sample_logprobs
 from mobilerl.models import linear_attention
@@ -96,7 +97,28 @@ def test_padding_on_the_left_changes_no_response(folder):
         torch.testing.assert_close(torch.tensor(alone.logprobs), torch.tensor(done.logprobs), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("thinking", [None, True, False])
+def test_a_checkpoint_keeps_its_thinking_switch(folder, tmp_path, thinking):
+    codec = Codec.load(folder, thinking=thinking)
+    codec.save(tmp_path)
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    ends = "<think>\n\n</think>\n\n" if thinking is False else "<think>\n"
+    for loaded in (codec, Codec.load(tmp_path)):
+        prompt = loaded.encode([{"role": "user", "content": "tap"}], ())
+        assert loaded.tokenizer.decode(prompt).endswith(f"<|im_start|>assistant\n{ends}")
+    other = Codec.load(tmp_path, thinking=thinking is False)
+    assert other.tokenizer.chat_template.count("set enable_thinking") == 1
+    assert other.encode([{"role": "user", "content": "tap"}], ()) != prompt
+
+
+def test_a_template_without_the_switch_is_refused(tmp_path):
+    create(FAMILIES["Qwen3-VL"], tmp_path, TEXTS)
+    with pytest.raises(ConfigError, match="engine.thinking is set, but .* has no thinking switch"):
+        Codec.load(tmp_path, thinking=False)
+
+
 def test_adapters_cover_the_linear_attention(folder):
-    adapted = {n.rpartition(".")[2] for n, m in add_lora(load_model(folder), 4).named_modules() if hasattr(m, "lora_A")}
-    attention = {"q_proj", "k_proj", "v_proj", "o_proj", "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"}
-    assert adapted == attention | {"gate_proj", "up_proj", "down_proj"}
+    modules = add_lora(load_model(folder), 4).named_modules()
+    adapted = {name.rpartition(".")[2] for name, module in modules if hasattr(module, "lora_A")}
+    linear = {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"}
+    assert adapted == linear | {f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")}

@@ -15,7 +15,7 @@ TEMPERATURE = 0.8
 FIRST, SECOND, THIRD = png(140, 280, 0), png(280, 140, 1), png(168, 168, 2)
 ASKED = (
     ("tap the button", "do it", (FIRST,)),
-    ("compare these two screens with care, and say of each what it is and what it is not", "they differ", (SECOND, THIRD)),
+    ("compare these two screens with care, and say what they are", "they differ a lot", (SECOND, THIRD)),
     ("no image", "none", ()),
 )
 

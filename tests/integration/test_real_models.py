@@ -1,4 +1,4 @@
-"""Qwen2.5-VL, Qwen3-VL, Qwen3.5 and GLM-4.1V through their real classes and image processors, at a few thousand weights.
+"""Qwen2.5-VL, Qwen3-VL, Qwen3.5 and GLM-4.1V by their real classes and image processors, at a few thousand weights.
 
 Nothing here is downloaded: `model_families` makes folders in the shape in which the families are published.
 """
@@ -181,6 +181,17 @@ def test_a_folder_written_by_transformers_4_is_the_same_model(folder, engine, tm
     assert again.logprobs(rows) == engine.logprobs(rows)
     again.save(tmp_path)
     assert LocalEngine(tmp_path, LocalSettings(max_pixels=SMALL)).logprobs(rows) == engine.logprobs(rows)
+
+
+def test_glm_4_6v_flash_is_glm_4_1v_with_another_image_processor(tmp_path):
+    """So it is published: model type glm4v, and the image processor of GLM-4.6V."""
+    create(FAMILIES["GLM-4.1V"], tmp_path, TEXTS)
+    edit("preprocessor_config.json", image_processor_type="Glm46VImageProcessor")(tmp_path)
+    engine = LocalEngine(tmp_path, LocalSettings(max_pixels=SMALL))
+    assert type(engine.codec.image_processor).__name__ == "Glm46VImageProcessorPil"
+    assert type(engine.model).__name__ == "Glm4vForConditionalGeneration"
+    rows = rows_of(engine)
+    assert largest_difference(engine.logprobs(rows), [r.rollout_logprobs for r in rows]) <= 1e-4
 
 
 # --- learning ----------------------------------------------------------------------------------------------------
