@@ -303,7 +303,7 @@ def test_linear_attention_and_its_adapter_in_bfloat16(lora_rank, tmp_path, bfloa
     try:
         assert engine._sends_adapter == bool(lora_rank)
         asked = requests(engine, 6, 1.0, tokens=30)
-        said = [{"role": "user", "content": "Open Settings " * 600}]
+        said = [{"role": "user", "content": "Open Settings " * 200}]
         # Of prompts with more than a block of 1,152 tokens, the second time the state comes from the cache.
         long = Request(engine.codec.encode(said, ()), (), Sampling(1.0, 30))
         assert 1152 < len(long.prompt_ids) < SECTION.max_prompt
