@@ -7,14 +7,16 @@ flash-linear-attention and causal-conv1d, which take the lengths of packed sampl
 
 from __future__ import annotations
 
-import sys
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from mobilerl.config import ConfigError
 from mobilerl.models.attention import Sequences
 
 LINEAR = "linear_attention"
@@ -27,15 +29,24 @@ def has_linear_attention(config: Any) -> bool:
 
 
 def separate_rows(model: torch.nn.Module) -> None:
-    """Makes the linear attention of a new model compute each of the `sequences` of a packed row by itself."""
+    """Makes the linear attention of a new model compute each of the `sequences` of a packed row by itself.
+
+    Raises ConfigError with a version of transformers that does not tell these layers of the sequences.
+    """
     for name, module in model.named_modules():
         if name.endswith(".linear_attn"):
+            if "kwargs" not in signature(module.forward).parameters:
+                raise ConfigError(f"linear attention needs transformers 5.9 or later, not {transformers.__version__}")
             module.forward = partial(_forward_separated, module, module.forward)
 
 
 def takes_lengths(module: torch.nn.Module, hidden: Tensor) -> bool:
-    """Whether transformers found the kernels that take the lengths of packed samples, all of which need a GPU."""
-    return hidden.is_cuda and sys.modules[type(module).__module__].is_fast_path_available
+    """Whether the layer computes with kernels that take the lengths of packed samples, and that need a GPU.
+
+    Where they are not installed, transformers' own functions are in their places, or none.
+    """
+    kernels = [getattr(module, name, None) for name in ("causal_conv1d_fn", "chunk_gated_delta_rule")]
+    return hidden.is_cuda and not any(k is None or k.__module__.startswith("transformers.") for k in kernels)
 
 
 def _forward_separated(

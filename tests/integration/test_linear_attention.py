@@ -78,12 +78,33 @@ def test_kernels_get_the_lengths_of_packed_samples(folder, monkeypatch):
         torch.testing.assert_close(gradients[name], value, atol=1e-4, rtol=1e-4, msg=name)
 
 
-@pytest.mark.parametrize("installed", [False, True])
-def test_the_kernels_are_used_where_they_are(folder, monkeypatch, installed):
+def test_the_kernels_are_used_where_they_are(folder):
     (layer,) = (m for name, m in load_model(folder).named_modules() if name.endswith(".linear_attn"))
-    monkeypatch.setattr(modeling_qwen3_5, "is_fast_path_available", installed)
-    assert linear_attention.takes_lengths(layer, SimpleNamespace(is_cuda=True)) is installed
-    assert not linear_attention.takes_lengths(layer, SimpleNamespace(is_cuda=False))
+    on_gpu, on_cpu = SimpleNamespace(is_cuda=True), SimpleNamespace(is_cuda=False)
+    assert not linear_attention.takes_lengths(layer, on_gpu)
+    layer.chunk_gated_delta_rule = separate_rule  # flash-linear-attention alone
+    assert not linear_attention.takes_lengths(layer, on_gpu)
+    layer.causal_conv1d_fn = separate_conv
+    assert linear_attention.takes_lengths(layer, on_gpu) and not linear_attention.takes_lengths(layer, on_cpu)
+
+
+def test_an_older_transformers_is_refused(folder, monkeypatch):
+    """Its layers are not told where the samples of a packed row begin."""
+    layer = modeling_qwen3_5.Qwen3_5GatedDeltaNet
+    monkeypatch.setattr(layer, "forward", lambda self, hidden_states, cache_params=None, attention_mask=None: None)
+    with pytest.raises(ConfigError, match="linear attention needs transformers 5.9 or later"):
+        load_model(folder)
+
+
+def test_reference_weights_stay_as_they_were(folder):
+    """They are a copy of the model, and its layers must not be those of the policy."""
+    engine = LocalEngine(folder, LocalSettings(reference=True))
+    rows = made_rows(engine.codec)
+    before = engine.logprobs(rows)
+    with torch.no_grad():
+        for weight in engine.model.parameters():
+            weight.mul_(1.5)
+    assert engine.logprobs(rows, reference=True) == before != engine.logprobs(rows)
 
 
 def test_padding_on_the_left_changes_no_response(folder):
