@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from mobilerl.config.algorithms.base import CurriculumSection, GroupSection
+from mobilerl.config.algorithms.base import CurriculumSection, CurriculumType, GroupSection
 from mobilerl.config.marks import ANY, OnlyWith
 from mobilerl.config.types import Positive, Section, Share, Weight
 
@@ -35,9 +35,10 @@ class AdaptiveReplaySection(Section):
 class FailureCurriculumSection(CurriculumSection):
     """Which tasks are sampled; by default, failure curriculum filtering."""
 
-    type: Literal["fcf", "uniform", "instruction_value"] = "fcf"
+    type: CurriculumType = "fcf"
     """Curriculum: `fcf` is failure curriculum filtering (MobileRL); `instruction_value` prefers tasks that are solved
-    about half of the time (after DigiRL's instruction filter)."""
+    about half of the time (after DigiRL's instruction filter); `learnable` samples tasks by p (1 - p), with p the
+    running success rate."""
 
 
 class AdaGRPOSection(GroupSection):
