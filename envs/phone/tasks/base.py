@@ -162,6 +162,11 @@ class Template:
         """Whether the task is done, from device state and the agent's last message."""
         return (not self.answer or self.says(answer, self.text(self.answer))) and self.done(phone)
 
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        """Which of the task's conditions hold, none of which does in the first state; a change that was not asked for
+        makes all of them false. By default the check is the only one."""
+        return [self.check(phone, answer)]
+
     def says(self, answer: str, wanted: str) -> bool:
         """Whether an answer is the wanted one, in English or as the phone shows it."""
         return any(same_answer(answer, reading) for reading in self.language.readings(wanted))
