@@ -9,6 +9,7 @@ from mobilerl.algorithms.advantages.digirl import (
 from mobilerl.algorithms.advantages.group import group_relative, informative
 from mobilerl.algorithms.advantages.returns import (
     distrl_reward,
+    gae,
     keep_highest,
     monte_carlo_return,
     retrace_delta,
@@ -19,6 +20,7 @@ from mobilerl.algorithms.advantages.returns import (
 __all__ = [
     "distrl_reward",
     "doubly_robust_step",
+    "gae",
     "group_relative",
     "informative",
     "instruction_advantage",

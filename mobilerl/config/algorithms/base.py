@@ -59,15 +59,18 @@ class ClippedLossSection(Section):
     is outside `mismatch_limits`; null for no mask."""
     mismatch_limits: Annotated[tuple[float, float], MASKED] = (0.5, 5.0)
     """Lowest and highest ratio that is not masked (IcePop: 0.5 and 5)."""
+    ratio_mask: tuple[float, float] | None = None
+    """Mask tokens whose ratio of the policy being trained to the rollout is below the first or above the second of
+    these limits, on both sides whatever the advantage (SAO); null for no mask."""
     recompute_old_logprobs: bool = True
     """Clip against log-probabilities recomputed by the trainer instead of those of the rollout."""
     loss_aggregation: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
     """Loss aggregation: whether tokens, samples or trajectories have equal weight in a mini-batch."""
 
-    @field_validator("mismatch_limits")
+    @field_validator("mismatch_limits", "ratio_mask")
     @classmethod
-    def _around_one(cls, limits: tuple[float, float]) -> tuple[float, float]:
-        if not 0.0 <= limits[0] <= 1.0 <= limits[1]:
+    def _around_one(cls, limits: tuple[float, float] | None) -> tuple[float, float] | None:
+        if limits is not None and not 0.0 <= limits[0] <= 1.0 <= limits[1]:
             raise ValueError("give two numbers around 1, the lower one at least 0")
         return limits
 
