@@ -17,6 +17,7 @@ from mobilerl.algorithms.base import AlgorithmState, Resources
 from mobilerl.algorithms.baseline import ValueBaseline
 from mobilerl.algorithms.gigpo import group_states, state_advantages
 from mobilerl.algorithms.grouped import GroupAlgorithm, StepAdvantages
+from mobilerl.algorithms.hindsight import Hindsight
 from mobilerl.algorithms.objectives import clipped
 from mobilerl.algorithms.replay import AdaptivePositiveReplay
 from mobilerl.algorithms.rewards import shortest_path_adjustment
@@ -48,6 +49,7 @@ class AdaGRPO(GroupAlgorithm):
             self._baseline = ValueBaseline(resources, settings.critic, settings.lam)
             self.reads_screenshots = True
         self._value_metrics: dict[str, float] = {}
+        self._hindsight = Hindsight(resources, settings.hindsight) if settings.hindsight else None
         self._shaped_rewards: dict[str, float] = {}
         self.objective = clipped(settings.loss)
 
@@ -67,6 +69,10 @@ class AdaGRPO(GroupAlgorithm):
             states = group_states(group)
             steps += self.settings.step_weight * state_advantages(raw, *states, STEP_DISCOUNT, normalize_std)
         return [part.tolist() for part in steps.split(lengths)]
+
+    def final_advantages(self, groups: Sequence[Group]) -> list[list[StepAdvantages]]:
+        advantages = super().final_advantages(groups)
+        return advantages if self._hindsight is None else self._hindsight(groups, advantages)
 
     def _shape_rewards(self, group: Group) -> Tensor:
         """Rewards of a group after the shortest-path adjustment, if it is on."""
@@ -100,7 +106,9 @@ class AdaGRPO(GroupAlgorithm):
         return self._shaped_rewards
 
     def metrics(self) -> dict[str, float]:
-        return {"replay/size": len(self.replay) if self.replay is not None else 0, **self._value_metrics}
+        size = len(self.replay) if self.replay is not None else 0
+        hindsight = self._hindsight.metrics if self._hindsight is not None else {}
+        return {"replay/size": size, **self._value_metrics, **hindsight}
 
     def state_dict(self) -> AlgorithmState:
         tensors = {} if self._baseline is None else self._baseline.state_dict()

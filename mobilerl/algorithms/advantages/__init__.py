@@ -7,6 +7,7 @@ from mobilerl.algorithms.advantages.digirl import (
     keep_trajectories,
 )
 from mobilerl.algorithms.advantages.group import group_relative, informative
+from mobilerl.algorithms.advantages.hindsight import hindsight_advantage
 from mobilerl.algorithms.advantages.returns import (
     distrl_reward,
     gae,
@@ -22,6 +23,7 @@ __all__ = [
     "doubly_robust_step",
     "gae",
     "group_relative",
+    "hindsight_advantage",
     "informative",
     "instruction_advantage",
     "keep_highest",

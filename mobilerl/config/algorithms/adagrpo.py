@@ -57,6 +57,9 @@ class AdaGRPOSection(GroupSection):
     """Adjust rewards by the shortest path of the group; a number is the strength alpha, which is 1 for true."""
     step_weight: Weight = 0.0
     """Weight of GiGPO's step advantage, which is added to that of the trajectory; 0 for none."""
+    hindsight: Weight = 0.0
+    """Strength beta with which steps are gated by their likelihood after the policy was told a success of the group
+    (SDAR, HCAPO), which takes another forward pass; 0 for none."""
     value_baseline: bool = False
     """Compare each step with a value function (SAO) in place of comparing its trajectory with the group."""
     lam: Annotated[Share, BASELINE] = 1.0
