@@ -16,7 +16,9 @@ class Hindsight:
     """Gates the advantages of steps by their likelihood in hindsight (`advantages.hindsight_advantage`).
 
     The episodes of a group are told its shortest success, which itself keeps its advantages. One more forward pass
-    scores them under prompts that are longer by the solution; the likelihood without it is that of the rollout.
+    scores them under prompts that are longer by the solution; the likelihood without it is that of the rollout. The
+    longer prompt alone changes the likelihood of everything, most in a policy that has not seen such prompts: a step's
+    gap is what it gained more than the mean of all steps that were scored.
     """
 
     def __init__(self, resources: Resources, beta: float) -> None:
@@ -29,12 +31,14 @@ class Hindsight:
         """The advantages of the steps of each trajectory of each group, gated."""
         rows = [row for group in groups for row in self._rows(group)]
         asked = [row for row in rows if row is not None]
-        scores = iter(self._scorer.logprobs(asked) if asked else [])
-        gaps = [0.0 if row is None else fmean(next(scores)) - fmean(row.rollout_logprobs) for row in rows]
-        told = [gap for gap, row in zip(gaps, rows, strict=True) if row is not None]
-        self.metrics = {"hindsight/gap": fmean(told) if told else 0.0, "hindsight/steps": len(told)}
+        scores = self._scorer.logprobs(asked) if asked else []
+        gained = [fmean(logp) - fmean(row.rollout_logprobs) for logp, row in zip(scores, asked, strict=True)]
+        mean = fmean(gained) if gained else 0.0
+        self.metrics = {"hindsight/gain": mean, "hindsight/steps": len(gained)}
+        differences = (gain - mean for gain in gained)
+        gap = torch.tensor([0.0 if row is None else next(differences) for row in rows], dtype=torch.float64)
         flat = torch.tensor([a for of in advantages for steps in of for a in steps], dtype=torch.float64)
-        gated = iter(hindsight_advantage(flat, torch.tensor(gaps, dtype=torch.float64), self._beta).tolist())
+        gated = iter(hindsight_advantage(flat, gap, self._beta).tolist())
         return [[[next(gated) for _ in steps] for steps in of] for of in advantages]
 
     def _rows(self, group: Group) -> list[TrainingSample | None]:

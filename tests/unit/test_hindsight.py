@@ -39,17 +39,22 @@ def test_gated_advantages_golden():
 
 
 def test_all_but_the_shortest_success_are_gated_where_there_is_one():
-    """Two tokens a step, 2 ln 3 nats more for both: the gap is ln 3. Rewards 1, 1, 0 have A = 1/3, 1/3, -2/3."""
-    algorithm = make(AdaGRPOSection(hindsight=1.0, spa=False), shift=2 * math.log(3))
-    groups = [make_group("g", (1, 1, 0), (3, 2, 1)), make_group("h", (0.5, 0), (1, 1))]
+    """Two tokens a step. With the solution, those of g-0 have ln 3 - 2 nats more each and those of g-2 -ln 3 - 2: the
+    mean gain is -2, the gaps are ln 3 and -ln 3, the gates 3/4 and 1/4. Rewards 1, 1, 0 have A = 1/3, 1/3, -2/3."""
+    algorithm = make(AdaGRPOSection(hindsight=1.0, spa=False))
+    gain = {"g-0": math.log(3) - 2, "g-2": -math.log(3) - 2}
+    algorithm._resources.scorer.logprobs = lambda rows: [
+        tuple(logp + gain[row.trajectory_id] for logp in row.rollout_logprobs) for row in rows
+    ]
+    groups = [make_group("g", (1, 1, 0), (3, 2, 3)), make_group("h", (0.5, 0), (1, 1))]
     algorithm.add(groups, 1)
-    wanted = {"g-0": [0.5] * 3, "g-1": [1 / 3] * 2, "g-2": [-1 / 3], "h-0": [0.25], "h-1": [-0.25]}
+    wanted = {"g-0": [0.5] * 3, "g-1": [1 / 3] * 2, "g-2": [-1.0] * 3, "h-0": [0.25], "h-1": [-0.25]}
     assert algorithm.advantages() == {name: pytest.approx(steps) for name, steps in wanted.items()}
     metrics = algorithm.metrics()
-    assert metrics["hindsight/gap"] == pytest.approx(math.log(3)) and metrics["hindsight/steps"] == 4
-    plain = make(AdaGRPOSection(spa=False), shift=2 * math.log(3))
+    assert metrics["hindsight/gain"] == pytest.approx(-2.0) and metrics["hindsight/steps"] == 6
+    plain = make(AdaGRPOSection(spa=False))
     plain.add(groups, 1)
-    assert plain.advantages()["g-0"] == pytest.approx([1 / 3] * 3) and "hindsight/gap" not in plain.metrics()
+    assert plain.advantages()["g-0"] == pytest.approx([1 / 3] * 3) and "hindsight/gain" not in plain.metrics()
 
 
 REPLIES = ('<answer>do(action="Launch", app="Notes")</answer>', "nonsense", '<answer>finish(message="")</answer>')
