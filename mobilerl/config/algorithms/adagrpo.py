@@ -75,5 +75,8 @@ class AdaGRPOSection(GroupSection):
     @model_validator(mode="after")
     def _comparable(self) -> AdaGRPOSection:
         if self.group_size < 2 and not self.value_baseline:
-            raise ValueError("group_size = 1 leaves nothing to compare an episode with: set value_baseline = true")
+            raise ValueError(
+                "algorithm.group_size = 1 leaves nothing to compare an episode with: set it to 2 or more, or "
+                "algorithm.value_baseline = true"
+            )
         return self
