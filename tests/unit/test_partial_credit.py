@@ -32,7 +32,12 @@ SEVERAL = {
     **{"SettingsThreeSwitches": 3, "SettingsTwoSwitches": 2, "ShopAddToCart": 2, "ShopBuy": 2},
     **{"three-changes": 3, "two-changes": 2},
 }
-"""Number of conditions of the tasks that have more than one."""
+"""Number of conditions of the tasks that have more than one, without those of the fields of a new row (FIELDS)."""
+FIELDS = {
+    **{"CalendarAdd": 3, "CalendarAddToday": 2, "ClockAlarmLabelled": 2, "ContactsCreate": 2, "MessagesDraft": 2},
+    **{"MessagesReply": 2, "MessagesSend": 2, "NotesCreate": 2, "TodoAdd": 2, "TodoAddDue": 3},
+}
+"""Number of fields of a new row that the goal names, where it names more than one."""
 
 
 def task_of(name: str, seed: int) -> Task:
@@ -61,7 +66,7 @@ def expert_scores(task: Task) -> tuple[list[list[bool]], list[float]]:
 def test_no_condition_holds_at_first_and_all_hold_when_the_expert_is_done(name):
     for seed in range(2):
         held, scores = expert_scores(task_of(name, seed))
-        assert not any(held[0]) and all(held[-1]) and len(held[0]) == SEVERAL.get(name, 1)
+        assert not any(held[0]) and all(held[-1]) and len(held[0]) == (SEVERAL | FIELDS).get(name, 1)
         assert scores == [0.5 * fmean(holds) for holds in held[:-1]] + [1.0]
 
 
@@ -122,6 +127,21 @@ def test_the_right_product_earns_credit_in_the_wrong_quantity_and_at_the_wrong_a
         phone.insert(ITEMS, number=99, name=bought.params["product"], quantity=1)
 
     assert score_after(in_cart, put) == score_after(bought, order) == 0.25
+
+
+def test_every_field_of_a_new_row_counts_unless_there_is_another_row():
+    task = next(t for i in range(50) if (t := make_task("TodoAddDue", i)).params["priority"] == "High")
+    title, due = task.params["title"], task.params["due"]
+
+    def add(**values: str) -> Callable[[Admin], None]:
+        return lambda phone: phone.insert("tasks/tasks", **{"title": title, "due": due, "priority": "High"} | values)
+
+    def twice(phone: Admin) -> None:
+        add()(phone)
+        add()(phone)
+
+    wrong = [add(priority="Low"), add(priority="Low", title="nothing"), twice]
+    assert [score_after(task, meddle) for meddle in wrong] == pytest.approx([1 / 3, 1 / 6, 0])
 
 
 def test_phones_of_training_give_partial_credit_and_those_of_evaluations_do_not(tmp_path):

@@ -215,6 +215,11 @@ class RowTemplate(Template):
         self.before = phone.rows(self.table)
         self.row_id = self.before[-1]["_id"] if self.before else 0
 
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        """Those of `done`, if it is one of `helpers` that has some."""
+        own = getattr(type(self).done, "conditions", None)
+        return own(self, phone) if own else super().conditions(phone, answer)
+
 
 def same_answer(answer: str, wanted: str | int) -> bool:
     """Compares answers without regard to case, surrounding punctuation and spacing."""
