@@ -37,6 +37,8 @@ class Resources:
     mini_batch_size: int
     """Samples per optimizer step."""
     seed: int = 0
+    hindsight: Callable[[Trajectory, Trajectory], list[TrainingSample | None]] | None = None
+    """Samples of a trajectory with prompts that tell how another one solved the task (`policy.hindsight`)."""
 
 
 @dataclass(frozen=True, slots=True)

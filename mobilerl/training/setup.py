@@ -14,6 +14,7 @@ from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy, StreamPo
 from mobilerl.judge.scorer import make_scorer
 from mobilerl.policy.actor import Messages, ModelActor
 from mobilerl.policy.context import make_context
+from mobilerl.policy.hindsight import HindsightPrompts
 from mobilerl.records.engine import Engine, Sampling, StreamingEngine
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import episode_settings
@@ -74,4 +75,6 @@ def make_resources(recipe: Recipe, engine: Engine) -> Resources:
         on_gpu = torch.cuda.is_available() and not engine_kind(recipe.engine).cluster
         return FrozenFeatures(Path(recipe.model), recipe.engine.max_pixels, "cuda" if on_gpu else "cpu")
 
-    return Resources(engine, features, recipe.algorithm.mini_batch_size, recipe.train.seed)
+    context = make_context(recipe.agent, engine.codec.images.size_seen)
+    hindsight = HindsightPrompts(context, engine.codec.encode, recipe.agent.random_marks)
+    return Resources(engine, features, recipe.algorithm.mini_batch_size, recipe.train.seed, hindsight)

@@ -190,6 +190,30 @@ def test_a_run_starts_from_the_failures_of_an_earlier_one(model, tmp_path, capsy
     assert read_state(latest(tmp_path / "c"))["sampler"]["curriculum"]["tasks"] != kept, "it goes on from there"
 
 
+def test_a_run_with_all_additions_to_adagrpo_resumes_bit_for_bit(model, tmp_path, monkeypatch):
+    async def score(self):
+        return 1.0 if self.device_id in ("sim-1", "sim-3") else 0.25
+
+    monkeypatch.setattr(PhoneEnv, "score", score)
+    additions = {
+        **{"algorithm__curriculum__type": "learnable", "algorithm__value_baseline": "true"},
+        **{"algorithm__hindsight": 1.0, "algorithm__loss__ratio_mask": "[0.9, 1.1]", "phone__partial_credit": "true"},
+    }
+    recipe = small(model, **additions, rollout__max_staleness=0)
+    train(recipe, tmp_path / "straight", resume=False)
+    shorter = recipe.model_copy(update={"train": recipe.train.model_copy(update={"iterations": 1})})
+    train(shorter, tmp_path / "stopped", resume=False)
+    train(recipe, tmp_path / "stopped", resume=True)
+    straight, stopped = (read_metrics(tmp_path / run / "metrics.jsonl") for run in ("straight", "stopped"))
+    names = ("train/loss", "train/ratio_mask_frac", "critic/value", "hindsight/gain", "rollout/reward", "replay/size")
+    for before, after in zip(straight, stopped, strict=True):
+        assert all(before[name] == after[name] for name in names) and before["hindsight/steps"] > 0
+    folders = [latest(tmp_path / run) for run in ("straight", "stopped")]
+    states = [read_state(folder)["sampler"] for folder in folders]
+    assert states[0] == states[1] and states[0]["curriculum"]["counts"]["MusicPause"]["episodes"] > 4
+    assert len({(folder / "adapter_model.safetensors").read_bytes() for folder in folders}) == 1
+
+
 def test_a_history_that_does_not_fit_is_refused(model, tmp_path):
     wanted = small(model, algorithm__curriculum__history=tmp_path / "a")
     with pytest.raises(ConfigError, match=r"curriculum.history: .* has no checkpoint"):
