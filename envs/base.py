@@ -187,7 +187,8 @@ class MobileEnv(Protocol):
     """One device, which runs one task at a time. Every method may raise `InfraError`.
 
     An environment that chooses the wording of the instruction in `reset` also has `instruction: str`, the text of the
-    current episode; `as_worded` reads it.
+    current episode; `as_worded` reads it. One that can leave out its screenshots has `draw(wanted: bool)`, which says
+    whether later observations carry one; `draw_screenshots` calls it.
     """
 
     device_id: str
@@ -203,6 +204,12 @@ def as_worded(env: MobileEnv, task: Task) -> Task:
     """`task` with the instruction that `env` gave it in `reset`, if that differs."""
     instruction = getattr(env, "instruction", "") or task.instruction
     return task if instruction == task.instruction else replace(task, instruction=instruction)
+
+
+def draw_screenshots(env: MobileEnv, wanted: bool) -> None:
+    """Lets `env` leave out screenshots that nothing would read, if it can."""
+    if draw := getattr(env, "draw", None):
+        draw(wanted)
 
 
 @dataclass(frozen=True, slots=True)

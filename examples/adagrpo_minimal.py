@@ -124,7 +124,7 @@ class Curriculum:
             return
         for name in self.names:
             played = [t for group in self.seen for t in group if t.task.template == name]
-            if any(t.reward > 0 for t in played):
+            if any(t.success for t in played):
                 self.failed[name] = 0
                 self.left.pop(name, None)
                 continue

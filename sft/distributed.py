@@ -237,7 +237,7 @@ def main(folder: Path, waiting_pid: int) -> NoReturn:
         with (folder / LOG).open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
-    codec = Codec.load(Path(job.base), job.max_pixels)
+    codec = Codec.load(Path(job.base), job.max_pixels, job.thinking)
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     trainer = train(job, codec, SampleFile(folder / SAMPLES), folder / TRAINER, [LogCallback(write_log)], rank, ranks)
     state = _gathered_weights(trainer)

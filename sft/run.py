@@ -97,7 +97,7 @@ class SftRun(StageTrainer):
         """Reasoning-free SFT on experts' and recorded actions without thoughts, and on single-step instructions."""
         if made := self.find_finished("stage1"):
             return made
-        codec = Codec.load(base, self.recipe.engine.max_pixels)
+        codec = Codec.load(base, self.recipe.engine.max_pixels, self.recipe.engine.thinking)
         samples = self._add_reading("stage1", codec, encode_all(self._stage1_steps(), self.context, codec))
         return self.train("stage1", base, codec, samples, self.recipe.sft.stage1_epochs)
 
@@ -116,7 +116,7 @@ class SftRun(StageTrainer):
             if made := self.find_finished(name):
                 base = made
                 continue
-            codec = Codec.load(base, self.recipe.engine.max_pixels)
+            codec = Codec.load(base, self.recipe.engine.max_pixels, self.recipe.engine.thinking)
             samples = self._add_reading(name, codec, self._stage2_samples(number, base, codec))
             base = self.train(name, base, codec, samples, self.recipe.sft.stage2_epochs)
         return base

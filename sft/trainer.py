@@ -42,6 +42,7 @@ class TrainingJob:
     """Fraction of the steps over which the learning rate rises from 0."""
     seed: int = 0
     max_pixels: int | None = None
+    thinking: bool | None = None
     lora_rank: int = 0
     freeze_vision: bool = False
     micro_batch_size: int = 0

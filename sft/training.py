@@ -71,6 +71,7 @@ class StageTrainer:
             warmup_ratio=self.warmup_ratio,
             seed=self.seed,
             max_pixels=codec.max_pixels,
+            thinking=self.recipe.engine.thinking,
             lora_rank=self.recipe.engine.lora_rank,
             freeze_vision=self.recipe.engine.freeze_vision,
             micro_batch_size=settings.micro_batch_size,

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from statistics import fmean
 from typing import TypeVar
 
 from mobilerl.envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task, Transport
@@ -20,6 +21,9 @@ from mobilerl.envs.retry import retry
 SUITES = {"sim": "mobilerl.envs.phone.tasks.suite", "generated": "mobilerl.envs.phone.generated.tasks"}
 """`Task.suite` -> the module that opens its tasks: `open_task`, `reset_options` and `app_names`."""
 
+PARTIAL = 0.5
+"""Partial credit of a failed episode for which all conditions hold, as where the agent did not finish."""
+
 T = TypeVar("T")
 
 
@@ -29,7 +33,8 @@ class PhoneEnv:
     `popup_rate` is the chance that an episode is disturbed by a pop-up. Each episode's phone shows one of the
     `languages`, chosen by the task's seed. With `screenshots=False` observations carry no
     image: several times faster, for models that read the XML only. `timeout_s` is for one command. `width`, `height`
-    and `density` are those of `Phone`.
+    and `density` are those of `Phone`. With `partial_credit` a failed episode earns PARTIAL times the fraction of the
+    task's conditions that hold at its end.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class PhoneEnv:
         transport: Transport | None = None,
         timeout_s: float = 10.0,
         density: int | None = None,
+        partial_credit: bool = False,
     ) -> None:
         self.device_id = device_id
         self._remote = transport is not None
@@ -51,8 +57,9 @@ class PhoneEnv:
         self._device = Device(self._transport, APP_NAMES, timeout_s)
         self._admin = Admin(self._transport)
         self._popup_rate = popup_rate
-        self._screenshots = screenshots
+        self._screenshots, self._wanted = screenshots, True
         self._languages = ",".join(languages)
+        self._partial_credit = partial_credit
         self._task: Task | None = None
         self._template: Template | None = None
         self._steps = 0
@@ -71,6 +78,10 @@ class PhoneEnv:
     def task(self) -> Task | None:
         """The task of the current episode."""
         return self._task
+
+    def draw(self, wanted: bool) -> None:
+        """Leaves out the screenshots of later observations unless they are wanted."""
+        self._wanted = wanted
 
     async def reset(self, task: Task) -> Observation:
         """A fresh phone, the same for equal template and seed, brought into the task's first state."""
@@ -112,14 +123,18 @@ class PhoneEnv:
         return StepResult(observation, self._done, timings, note)
 
     async def score(self) -> float:
-        """1.0 when the agent finished and the task is done, else 0.0."""
-        return float(await self._call(self._score))
+        """1.0 when the agent finished and the task is done, else 0.0 or the partial credit."""
+        return await self._call(self._score)
 
-    def _score(self) -> bool:
+    def _score(self) -> float:
         if self._device.boot_id() != self._boot_id:
             raise InfraError(f"{self.device_id}: rebooted in the middle of an episode")
         answer = self._answer
-        return answer is not None and retry(lambda: self.template.check(self._admin, answer))
+        if answer is not None and retry(lambda: self.template.check(self._admin, answer)):
+            return 1.0
+        if not self._partial_credit:
+            return 0.0
+        return PARTIAL * fmean(retry(lambda: self.template.conditions(self._admin, answer or "")))
 
     async def close(self) -> None:
         """Nothing to release: the phone belongs to its creator or its server."""
@@ -151,7 +166,7 @@ class PhoneEnv:
         xml = self._device.dump_xml()
         width, height = self._device.size()
         return Observation(
-            screenshot=self._device.screenshot() if self._screenshots else b"",
+            screenshot=self._device.screenshot() if self._screenshots and self._wanted else b"",
             width=width,
             height=height,
             xml=xml,

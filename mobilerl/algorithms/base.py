@@ -37,6 +37,8 @@ class Resources:
     mini_batch_size: int
     """Samples per optimizer step."""
     seed: int = 0
+    hindsight: Callable[[Trajectory, Trajectory], list[TrainingSample | None]] | None = None
+    """Samples of a trajectory with prompts that tell how another one solved the task (`policy.hindsight`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Algorithm:
     aggregation: Aggregation = "sample-mean"
     max_resample_rounds = 0
     """Maximum extra rounds of collection per iteration that replace zero-variance groups (dynamic sampling)."""
+    reads_screenshots = True
+    """Whether it reads the screenshots of observations, which are else drawn only where something else does."""
     stored_trajectories = ""
     """Run directory whose trajectories `offline_batches` uses before the first iteration; empty for none."""
 

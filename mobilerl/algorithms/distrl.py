@@ -64,7 +64,9 @@ class DistRL(BufferedAlgorithm):
     def evaluate(self, trajectories: Sequence[Trajectory], rng: random.Random, offline: bool) -> dict[str, float]:
         seen = self._encoder(trajectories)
         measured = self._measure(trajectories)
-        returned = torch.cat([(monte_carlo_return(m.reward, self.settings.gamma) > 0).float() for m in measured])
+        gamma = self.settings.gamma
+        positive = [monte_carlo_return(m.reward, gamma) > 0 for m in measured]
+        returned = torch.cat([p.float() * t.success for p, t in zip(positive, trajectories, strict=True)])
 
         def targets() -> Tensor:
             return self._targets(seen, measured, returned)

@@ -14,6 +14,8 @@ from mobilerl.records import Group, Trajectory
 
 
 class FilteredBC(BufferedAlgorithm):
+    reads_screenshots = False
+
     def __init__(self, settings: FilteredBCSection, resources: Resources) -> None:
         super().__init__(settings, resources, CircularReplay(settings.replay.capacity))
         self.objective = imitation

@@ -20,6 +20,7 @@ StepAdvantages = list[float]
 class GroupAlgorithm(Algorithm):
     """Learns from fresh groups with the clipped loss. A subclass computes the advantages of a group."""
 
+    reads_screenshots = False
     replay: AdaptivePositiveReplay | None = None
 
     def __init__(self, settings: GroupSection, resources: Resources) -> None:
@@ -44,8 +45,7 @@ class GroupAlgorithm(Algorithm):
     def add(self, groups: Sequence[Group], iteration: int) -> None:
         self._fresh, self._advantages = [], {}
         regularized = self.settings.uses_reference and not self.settings.dynamic_sampling
-        for group in groups:
-            advantages = self._once(group)
+        for group, advantages in zip(groups, self.final_advantages(groups), strict=True):
             # With zero advantages only the KL term has a gradient.
             keep = regularized or any(a != 0.0 for steps in advantages for a in steps)
             for trajectory, steps in zip(group.trajectories, advantages, strict=True):
@@ -57,6 +57,10 @@ class GroupAlgorithm(Algorithm):
                         failed_steps=self.settings.learn_failed_steps,
                     )
         self._computed.clear()
+
+    def final_advantages(self, groups: Sequence[Group]) -> list[list[StepAdvantages]]:
+        """Step advantages of an iteration's groups, which are learned from."""
+        return [self._once(group) for group in groups]
 
     def _once(self, group: Group) -> list[StepAdvantages]:
         """`group_advantages`, computed once for both `informative` and `add`."""

@@ -35,10 +35,14 @@ def clipped(settings: ClippedLossSection) -> Objective:
     """Makes the clipped policy loss plus `kl_coef` times the k3 estimate of the KL from the reference."""
 
     def objective(micro: MicroBatch) -> tuple[Tensor, Mapping[str, Tensor]]:
-        weights, masked = micro.weights, {}
+        weights, masked = micro.weights, dict[str, Tensor]()
         if level := settings.mismatch_mask:
             kept = mismatch_mask(micro.old_logp, micro.rollout_logp, micro.mask, level, settings.mismatch_limits)
             masked = {"mismatch_frac": (weights * ~kept).sum()}
+            weights = weights * kept
+        if limits := settings.ratio_mask:
+            kept = mismatch_mask(micro.logp, micro.rollout_logp, micro.mask, "token", limits)
+            masked["ratio_mask_frac"] = (weights * ~kept).sum()
             weights = weights * kept
         loss, metrics = clipped_policy_loss(
             micro.logp,

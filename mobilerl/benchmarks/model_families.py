@@ -24,6 +24,8 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
+    Qwen3_5Config,
+    Qwen3_5ForConditionalGeneration,
     Qwen3VLConfig,
     Qwen3VLForConditionalGeneration,
 )
@@ -56,6 +58,14 @@ QWEN2_TEMPLATE = (
     "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
     + QWEN3_TEMPLATE
 )
+QWEN3_5_TEMPLATE = (
+    "{% if messages[1:] | selectattr('role', 'equalto', 'system') | list %}"
+    "{{ raise_exception('System message must be at the beginning.') }}{% endif %}"
+    + QWEN3_TEMPLATE.removesuffix("{% endif %}")
+    + "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n"
+    "{% else %}<think>\n{% endif %}{% endif %}"
+)
+"""Like the published one, it opens a thought unless told not to, and refuses other places of a system message."""
 GLM_TEMPLATE = (
     "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>\n{% if m.role == 'user' %}"
     + _PARTS.replace("IMAGE", "<|begin_of_image|><|image|><|end_of_image|>")
@@ -181,6 +191,31 @@ def _qwen3(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
     return Qwen3VLForConditionalGeneration(config)
 
 
+def _qwen3_5(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
+    rope = {"rope_type": "default", "rope_theta": 1e7, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
+    config = Qwen3_5Config(
+        text_config=_text(
+            tokenizer,
+            rope_parameters={**rope, "partial_rotary_factor": 0.25},
+            head_dim=HIDDEN // HEADS,
+            layer_types=["linear_attention", "full_attention"],
+            linear_num_key_heads=1,
+            linear_num_value_heads=2,
+            linear_key_head_dim=128,  # as published; vLLM's kernels for CPUs refuse smaller ones
+            linear_value_head_dim=128,
+            mamba_ssm_dtype="float32",  # for vLLM
+        ),
+        vision_config={**VISION_CONFIG, "num_position_embeddings": 64},
+        tie_word_embeddings=False,
+        **_qwen_ids(tokenizer),
+    )
+    model = Qwen3_5ForConditionalGeneration(config)
+    for name, weight in model.named_parameters():
+        if name.endswith("A_log"):  # states that last, as those of trained weights, and not for a token or two
+            torch.nn.init.uniform_(weight, -6.0, -2.0)
+    return model
+
+
 def _glm(tokenizer: PreTrainedTokenizerFast) -> torch.nn.Module:
     ids = tokenizer.convert_tokens_to_ids
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2], "partial_rotary_factor": 0.5}
@@ -234,6 +269,19 @@ FAMILIES = {
         },
         generation={"do_sample": True, "top_k": 20, "top_p": 0.8, "temperature": 0.7},
         **_QWEN,
+    ),
+    "Qwen3.5": Family(
+        name="Qwen3.5",
+        template=QWEN3_5_TEMPLATE,
+        build=_qwen3_5,
+        preprocessor={
+            "image_processor_type": "Qwen2VLImageProcessorFast",
+            "patch_size": 16,
+            "size": {"shortest_edge": 65536, "longest_edge": 16777216},
+            **_QWEN_PREPROCESSOR,
+        },
+        generation={"do_sample": True, "top_k": 20, "top_p": 0.95, "temperature": 1.0},
+        **{**_QWEN, "assistant_opens": "<|im_start|>assistant\n<think>\n"},
     ),
     "GLM-4.1V": Family(
         name="GLM-4.1V",

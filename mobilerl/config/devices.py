@@ -11,6 +11,7 @@ from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Va
 
 DRAWN = OnlyWith({"fleet.type": ("embedded", "docker"), "suite.url": ANY})
 POPULATED = NotWith("suite.type", ("androidworld", "androidlab", "miniwob", "mobilegym", "instructions"))
+UNJUDGED = NotWith("judge.reward", (True,))
 DOCKER, ADB = OnlyWith({"fleet.type": ("docker",)}), OnlyWith({"fleet.type": ("adb",)})
 FLEET = OnlyWith({"fleet.type": ("docker", "adb")})
 COUNTED = UsedBy(("train", "sft", "pages", "fleet", *EVALUATIONS))
@@ -29,6 +30,9 @@ class PhoneSection(Section):
     languages: Annotated[tuple[Literal["en", "de", "ar"], ...], POPULATED] = ("en",)
     """Languages of the interface: English, German and Arabic, whose screens are mirrored. The task's seed chooses the
     one that an episode's phone shows; goals are in English."""
+    partial_credit: Annotated[bool, POPULATED, UNJUDGED, UsedBy(("train",))] = False
+    """Reward a failed episode with half the fraction of the task's conditions that hold at its end. It counts as failed
+    all the same."""
 
     @property
     def screen(self) -> str:

@@ -84,6 +84,9 @@ class EngineSection(Section):
     what fits into a GPU's memory, by what the first micro-batch needs; not with engine.type = "verl"."""
     max_pixels: Positive | None = 500_000
     """Maximum number of pixels of a screenshot; null for the checkpoint's own limit."""
+    thinking: bool | None = None
+    """Thinking switch of the chat template (`enable_thinking` of Qwen3.5 and Qwen3): whether a prompt opens a thought.
+    null leaves it as it is. A checkpoint keeps the one it was trained with."""
     gradient_checkpointing: Annotated[bool, RESUMABLE] = True
     """Recompute activations in the backward pass, for much less memory but slower updates."""
     lora_rank: Count = 64

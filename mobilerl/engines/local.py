@@ -129,7 +129,7 @@ class LocalEngine:
         self._threads = torch.get_num_threads()
         self.version = 0
         self.steps = 0
-        self.codec = Codec.load(path, settings.max_pixels)
+        self.codec = Codec.load(path, settings.max_pixels, settings.thinking)
         self._is_tiny = tiny.is_tiny(self.codec.tokenizer)
         mixed = "bf16" if compute_dtype() == torch.bfloat16 else "no"
         # torch shares cached casts between threads: updates would use one made while sampling, which has no gradient.

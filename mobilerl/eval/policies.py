@@ -103,7 +103,8 @@ def model_policy(
     if is_server(model):
         from mobilerl.inference.server import connect
 
-        server = connect(str(model), model_name, recipe.agent.screenshots, recipe.engine.max_pixels)
+        most, seen = recipe.agent.screenshots, recipe.engine
+        server = connect(str(model), model_name, most, seen.max_pixels, thinking=seen.thinking)
         protocol = {"model": server.model, "model_server": server.url, "sampling": server.sampling}
         context = replace(context, size_seen=server.size_seen)
         return EvalPolicy(ModelActor(server, context, sampling), protocol, server=server)
@@ -143,7 +144,8 @@ def agent_protocol(recipe: Recipe, temperature: float, leave_out: Collection[str
     unused = set(leave_out) if context.format == "mobilerl" else {*leave_out, *OURS}
     agent = {f"agent.{name}": value for name, value in recipe.agent.model_dump(exclude=unused).items()}
     prompts = {"temperature": temperature, "prompt_hash": prompt_hash(context)}
-    return prompts | agent | {"agent.format": context.format} | {"max_pixels": recipe.engine.max_pixels}
+    thinking = {} if recipe.engine.thinking is None else {"thinking": recipe.engine.thinking}
+    return prompts | agent | {"agent.format": context.format, "max_pixels": recipe.engine.max_pixels} | thinking
 
 
 def checkpoint_protocol(folder: Path) -> dict[str, Any]:

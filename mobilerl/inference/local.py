@@ -64,7 +64,7 @@ def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.
             keep = torch.tensor(going, device=device)
             alive = [alive[k] for k in going]
             tokens, mask, offsets = tokens[keep], mask[keep], offsets[keep]
-            cache.batch_select_indices(keep)
+            cache.reorder_cache(keep)
         mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
         out = model(
             input_ids=tokens.unsqueeze(1),
@@ -106,5 +106,5 @@ def _prefill(
     where = {prompt: k for k, prompt in enumerate(prompts)}
     rows = torch.tensor([where[r.prompt_ids, r.images] for r in requests], device=device)
     if len(prompts) < len(requests):
-        cache.batch_select_indices(rows)
+        cache.reorder_cache(rows)
     return out.logits[rows, -1], mask[rows], positions, offsets[rows], cache

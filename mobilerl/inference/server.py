@@ -11,6 +11,7 @@ from typing import Any
 from mobilerl.config import ConfigError
 from mobilerl.inference.client import MALFORMED, ChatClient, Refused, Unreachable, most_characters, one_line
 from mobilerl.inference.images import blank, shrunk_size, with_images
+from mobilerl.models.thinking import SWITCH
 from mobilerl.policy.actor import Messages
 from mobilerl.policy.formats.pixels import qwen_size
 from mobilerl.policy.sanitize import encodable
@@ -27,11 +28,12 @@ MOST_COMPARED = 16
 """Characters of a call that are looked for in the text."""
 
 
-def request_fields(sampling: Sampling, vllm: bool) -> dict[str, Any]:
+def request_fields(sampling: Sampling, vllm: bool, thinking: bool | None = None) -> dict[str, Any]:
     """Fields of a request besides model and messages.
 
     With `vllm`, vLLM's own fields request token ids and log-probabilities, and disable the top-k, top-p and repetition
-    penalty that vLLM otherwise takes from the model's generation_config.json.
+    penalty that vLLM otherwise takes from the model's generation_config.json. `thinking` sets the switch of the chat
+    template, which only such a server has.
     """
     fields: dict[str, Any] = {"max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature}
     if sampling.stop:
@@ -39,6 +41,8 @@ def request_fields(sampling: Sampling, vllm: bool) -> dict[str, Any]:
     if vllm:
         fields |= {"logprobs": True, "top_p": 1.0}
         fields["extra_body"] = {"return_token_ids": True, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+        if thinking is not None:
+            fields["extra_body"]["chat_template_kwargs"] = {SWITCH: thinking}
     return fields
 
 
@@ -61,8 +65,9 @@ class ServerPolicy:
         max_pixels: int | None = None,
         timeout_s: float = TIMEOUT_S,
         retries: int = RETRIES,
+        thinking: bool | None = None,
     ) -> None:
-        self.model, self.vllm, self.max_pixels = model, vllm, max_pixels
+        self.model, self.vllm, self.max_pixels, self.thinking = model, vllm, max_pixels, thinking
         self.client = ChatClient(url, model, timeout_s=timeout_s, retries=retries)
         self.url = self.client.url
         self.answered = self.refused = 0
@@ -73,7 +78,7 @@ class ServerPolicy:
     async def act(self, messages: Messages, images: Sequence[bytes], sampling: Sampling, key: str = "") -> Completion:
         said = await asyncio.to_thread(with_images, messages, images, self.max_pixels)
         try:
-            response = await self.client.complete(said, request_fields(sampling, self.vllm))
+            response = await self.client.complete(said, request_fields(sampling, self.vllm, self.thinking))
         except Unreachable as fault:
             raise ConfigError(f"the model server {self.url} {fault}; start it again, then this command") from None
         except Refused as fault:
@@ -159,14 +164,22 @@ def _text(choice: Any) -> str:
 
 
 def connect(
-    url: str, model: str | None, images: int = 0, max_pixels: int | None = None, timeout_s: float = TIMEOUT_S
+    url: str,
+    model: str | None,
+    images: int = 0,
+    max_pixels: int | None = None,
+    timeout_s: float = TIMEOUT_S,
+    thinking: bool | None = None,
 ) -> ServerPolicy:
     """Connects to a server; returns a policy after a test request with `images` images, the most a prompt can have.
 
     It must not be called in a running event loop. Raises ConfigError if the server does not answer, is not
     OpenAI-compatible, requires a key, does not have the model, or does not accept the request.
     """
-    return ServerPolicy(url, model or "", asyncio.run(_probe(url, model, images, timeout_s)), max_pixels, timeout_s)
+    vllm = asyncio.run(_probe(url, model, images, timeout_s))
+    if thinking is not None and not vllm:
+        raise ConfigError(f"engine.thinking is set, but {url} has no such switch (vLLM's chat_template_kwargs)")
+    return ServerPolicy(url, model or "", vllm, max_pixels, timeout_s, thinking=thinking)
 
 
 async def _probe(url: str, model: str | None, images: int, timeout_s: float) -> bool:

@@ -18,6 +18,7 @@ from mobilerl.inference.vllm_adapter import RANKS
 from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.codec import Codec
 from mobilerl.models.hub import base_folder
+from mobilerl.models.linear_attention import has_linear_attention
 from mobilerl.models.loading import compute_dtype
 
 ROUNDED_UP = 64
@@ -70,7 +71,8 @@ def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict
     vllm = settings.vllm
     if is_adapter(folder):
         folder = base_folder(folder)
-    positions = AutoConfig.from_pretrained(folder).get_text_config().max_position_embeddings
+    config = AutoConfig.from_pretrained(folder)
+    positions = config.get_text_config().max_position_embeddings
     return {
         "model": str(folder),
         "load_format": "dummy",  # the trainer sends the weights
@@ -85,7 +87,7 @@ def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict
         "tensor_parallel_size": vllm.tensor_parallel,
         "gpu_memory_utilization": vllm.gpu_memory,
         "enable_sleep_mode": bool(vllm.sleep),
-        "dtype": str(compute_dtype()).removeprefix("torch."),
+        "dtype": str(_dtype(config)).removeprefix("torch."),
         "enforce_eager": not torch.cuda.is_available(),
         "enable_prefix_caching": True,
         "disable_log_stats": True,
@@ -94,6 +96,12 @@ def engine_arguments(folder: Path, codec: Codec, settings: VllmSettings) -> dict
         **_adapter_arguments(settings.adapter),
         **read_overrides(vllm.overrides),
     }
+
+
+def _dtype(config: Any) -> torch.dtype:
+    """Precision of vLLM: on a CPU it computes linear attention in bfloat16 only."""
+    rounds = has_linear_attention(config) and not torch.cuda.is_available()
+    return torch.bfloat16 if rounds else compute_dtype()
 
 
 def _adapter_arguments(adapter: AdapterShape | None) -> dict[str, Any]:

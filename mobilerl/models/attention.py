@@ -34,14 +34,22 @@ class Sequences:
     """Lengths of concatenated sequences, computed once for all layers."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
-        self.lengths, self.longest = lengths, max(lengths)
+        self.lengths, self.longest = list(lengths), max(lengths)
         self._ends: Tensor | None = None
+        self._numbers: Tensor | None = None
 
     def ends(self, device: torch.device) -> Tensor:
         """Cumulative lengths: (N + 1,) int32, starting with 0."""
         if self._ends is None:
             self._ends = torch.tensor([0, *accumulate(self.lengths)], dtype=torch.int32, device=device)
         return self._ends
+
+    def numbers(self, device: torch.device) -> Tensor:
+        """The sequence of every token, counted from 0: (1, T) int32."""
+        if self._numbers is None:
+            counted = torch.arange(len(self.lengths), dtype=torch.int32)
+            self._numbers = counted.repeat_interleave(torch.tensor(self.lengths)).unsqueeze(0).to(device)
+        return self._numbers
 
 
 def _attention(

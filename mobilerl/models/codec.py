@@ -30,7 +30,9 @@ from mobilerl.models.checkpoint_folder import (
 )
 from mobilerl.models.hub import base_folder, source
 from mobilerl.models.images import Images
+from mobilerl.models.linear_attention import has_linear_attention
 from mobilerl.models.text_models import TEXT_TYPES, is_supported, is_text_model
+from mobilerl.models.thinking import with_thinking
 from mobilerl.models.transfer import to_device
 
 VISION_TOKENS = "image video vision_start vision_end image_start image_end video_start video_end".split()
@@ -77,10 +79,11 @@ class Codec:
         self.images = Images(image_processor, self.max_pixels)
 
     @classmethod
-    def load(cls, path: str | Path, max_pixels: int | None = None) -> Codec:
+    def load(cls, path: str | Path, max_pixels: int | None = None, thinking: bool | None = None) -> Codec:
         """Loads the codec of a Hugging Face model folder, without torchvision. Raises ConfigError if it is unusable.
 
-        What the folder of an adapter lacks is taken from its base model.
+        What the folder of an adapter lacks is taken from its base model. `thinking` sets the switch of the chat
+        template; None leaves it as it is.
         """
         try:
             config = AutoConfig.from_pretrained(source(path, "config.json"))
@@ -94,15 +97,20 @@ class Codec:
         if not is_supported(config) if processor is None else getattr(config, "image_token_id", None) is None:
             raise ConfigError(
                 f"{path}: models of type {config.model_type!r} are not supported; use a checkpoint of Qwen2.5-VL, "
-                f"Qwen3-VL or GLM-4.1V, or of a text model ({', '.join(TEXT_TYPES)}, without sliding windows)"
+                f"Qwen3-VL, Qwen3.5 or GLM-4.1V, or of a text model ({', '.join(TEXT_TYPES)}, without sliding windows)"
             )
-        if "linear_attention" in (getattr(config.get_text_config(), "layer_types", None) or ()):
+        if has_linear_attention(config) and config.model_type != "qwen3_5":
             raise ConfigError(
-                f"{path}: models of type {config.model_type!r} have linear attention, which cannot be trained in "
-                "packed rows; evaluate it behind a model server (--model http://HOST:PORT/v1)"
+                f"{path}: models of type {config.model_type!r} are not supported, of Qwen3.5 only its dense ones "
+                "(qwen3_5) and no mixture of experts; evaluate it behind a model server (--model http://HOST:PORT/v1)"
             )
         if problem := mismatch(tokenizer, processor, config):
             raise ConfigError(f"{path}: {problem}; {FIX}")
+        if thinking is not None:
+            try:
+                tokenizer.chat_template = with_thinking(tokenizer.chat_template, thinking)
+            except ValueError as error:
+                raise ConfigError(f"engine.thinking is set, but {path} does not fit: {error}; leave it out") from None
         return cls(tokenizer, processor, config, max_pixels, ends)
 
     @cached_property

@@ -20,6 +20,7 @@ from mobilerl.models.adapters import add_adapter, check_tensors, leave_casts_to_
 from mobilerl.models.alignment import align_vision_mlps
 from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.hub import base_folder
+from mobilerl.models.linear_attention import separate_rows
 from mobilerl.models.patch_embedding import multiply_patches
 from mobilerl.models.text_models import is_text_model
 
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
     from mobilerl.models.codec import Codec
 
-LORA_TARGETS = r".*\.layers\.\d+\.\w+\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj)"
+LORA_TARGETS = (
+    r".*\.layers\.\d+\.\w+\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|gate_up_proj|down_proj"
+    r"|in_proj_qkv|in_proj_z|in_proj_b|in_proj_a|out_proj)"
+)
 """All linear layers of the language model; the vision tower stays frozen."""
 
 
@@ -95,6 +99,7 @@ def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> PreTrain
 def prepare_model(model: torch.nn.Module) -> None:
     """Replaces the attention of a new model, which packed rows need, and what is slow in its vision tower."""
     use_concatenated_attention(model)
+    separate_rows(model)
     align_vision_mlps(model)
     multiply_patches(model)
 

@@ -61,7 +61,7 @@ class ReachAgentRun(SftRun):
     def __init__(self, recipe: Recipe, run_dir: Path) -> None:
         super().__init__(recipe, run_dir)
         self.base_path = Path(recipe.model)
-        self.codec = Codec.load(self.base_path, recipe.engine.max_pixels)
+        self.codec = Codec.load(self.base_path, recipe.engine.max_pixels, recipe.engine.thinking)
         self.context = make_context(recipe.agent, self.codec.images.size_seen)
 
     @cached_property

@@ -64,6 +64,10 @@ class Step:
         return isinstance(self.action, Invalid) or bool(self.note)
 
 
+SUCCESS = 0.5
+"""A reward above this is a success; a failure earns at most this much partial credit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     id: str
@@ -78,7 +82,7 @@ class Trajectory:
 
     @property
     def success(self) -> bool:
-        return self.reward > 0.5
+        return self.reward > SUCCESS
 
     def samples(self, advantage: float | Sequence[float] = 0.0, replayed: bool = False) -> list[TrainingSample]:
         """Makes one training sample per step, in order. `advantage` is a value for all of them or one per step."""

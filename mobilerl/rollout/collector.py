@@ -18,7 +18,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from mobilerl.envs.base import DeviceEvent, DeviceReport, Devices, FreeReward, InfraError, MobileEnv, Task, TaskFault
+from mobilerl.envs.base import (
+    DeviceEvent,
+    DeviceReport,
+    Devices,
+    FreeReward,
+    InfraError,
+    MobileEnv,
+    Task,
+    TaskFault,
+    draw_screenshots,
+)
 from mobilerl.envs.pool import FixedDevices
 from mobilerl.judge.scorer import NoVerdict, Scorer
 from mobilerl.policy.actor import Actor
@@ -69,6 +79,7 @@ class _OpenGroup:
     size: int
     waiting: int
     actor: Actor
+    draw: bool
     ready: asyncio.Queue[Group | None]
     trajectories: dict[int, Trajectory] = field(default_factory=dict)
     causes: set[Cause] = field(default_factory=set)
@@ -208,34 +219,38 @@ class Collector:
         """Number of running episodes, which is how many can query the policy at once."""
         return len(self._playing)
 
-    async def dispatch(self, task: Task, group_id: str, size: int | None = None) -> None:
-        """Queues the episodes of one group. `group_id` must be new."""
-        self._dispatch(task, group_id, size or self.settings.group_size, self.actor, self._ready)
+    async def dispatch(self, task: Task, group_id: str, size: int | None = None, draw: bool = True) -> None:
+        """Queues the episodes of one group. `group_id` must be new. Without `draw` no one reads their screenshots."""
+        self._dispatch(task, group_id, size or self.settings.group_size, self.actor, draw, self._ready)
 
-    def _dispatch(self, task: Task, group_id: str, size: int, actor: Actor, ready: asyncio.Queue[Group | None]) -> None:
+    def _dispatch(
+        self, task: Task, group_id: str, size: int, actor: Actor, draw: bool, ready: asyncio.Queue[Group | None]
+    ) -> None:
         if group_id in self._open:
             raise ValueError(f"group {group_id} is already being collected")
-        self._open[group_id] = _OpenGroup(task, size, size, actor, ready)
+        self._open[group_id] = _OpenGroup(task, size, size, actor, draw, ready)
         self.counts["dispatched"] += size
         self._jobs.extend(_Job(task, group_id, slot) for slot in range(size))
         self._pump()
 
-    async def collect(self, tasks: Sequence[Task], prefix: str, size: int | None = None) -> list[Group]:
-        """Collects one group per task, in the order of `tasks`; lost groups are left out."""
+    async def collect(
+        self, tasks: Sequence[Task], prefix: str, size: int | None = None, draw: bool = True
+    ) -> list[Group]:
+        """Collects one group per task, in the order of `tasks`; lost groups are left out. `draw` as in `dispatch`."""
         ids = [f"{prefix}-{i:03d}" for i in range(len(tasks))]
         for task, group_id in zip(tasks, ids, strict=True):
-            await self.dispatch(task, group_id, size)
+            await self.dispatch(task, group_id, size, draw)
         groups = [g async for g in self.ready(len(tasks))]
         order = {group_id: i for i, group_id in enumerate(ids)}
         return sorted(groups, key=lambda g: order[g.trajectories[0].id.rsplit("-", 1)[0]])
 
-    async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
+    async def evaluate(self, tasks: Sequence[Task], prefix: str, draw: bool = True) -> list[Group]:
         """Plays one greedy episode per task while other episodes go on. Lost ones are left out, and not in `lost`,
-        but logged once per task."""
+        but logged once per task. `draw` as in `dispatch`."""
         ready: asyncio.Queue[Group | None] = asyncio.Queue()
         self._waiting.add(ready)
         for i, task in enumerate(tasks):
-            self._dispatch(task, f"{prefix}-{i:03d}", 1, self.greedy, ready)
+            self._dispatch(task, f"{prefix}-{i:03d}", 1, self.greedy, draw, ready)
         groups = [await self._next_ready(ready) for _ in tasks]
         self._waiting.discard(ready)
         return [group for group in groups if group is not None]
@@ -283,10 +298,11 @@ class Collector:
     async def _run_job(self, env: MobileEnv, job: _Job) -> Rollout:
         self._began[job.id] = time.monotonic()
         try:
-            actor, scorer = self._open[job.group].actor, self._scorer
+            group, scorer = self._open[job.group], self._scorer
+            draw_screenshots(env, group.draw)
             solved = getattr(scorer, "solved", None)
             return await do_rollout(
-                env, actor, job.task, job.id, self.settings.episode, scored=scorer is None, solved=solved
+                env, group.actor, job.task, job.id, self.settings.episode, scored=scorer is None, solved=solved
             )
         finally:
             self._busy_s += time.monotonic() - self._began.pop(job.id)

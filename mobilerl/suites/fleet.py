@@ -100,7 +100,7 @@ class EmbeddedFleet(FleetType):
         return {name: InProcessTransport(Phone(APPS, recipe.phone.width, recipe.phone.height), name)}
 
     def devices(self, recipe: Recipe, leased: range, spares: range, run_dir: Path | None, claim: Claim) -> Devices:
-        return FixedDevices(make_phones(recipe.phone, len(leased), first=leased.start))
+        return FixedDevices(make_phones(recipe.phone, len(leased), first=leased.start, training=True))
 
 
 class DockerFleet(FleetType):

@@ -23,7 +23,7 @@ from mobilerl.system.terminal import duration
 from mobilerl.training.learner import learn, step_counter
 from mobilerl.training.progress import TimeLeft
 from mobilerl.training.run import Run
-from mobilerl.training.setup import make_collector, make_resources
+from mobilerl.training.setup import make_collector, make_resources, reads_screenshots
 from mobilerl.training.tasks import TaskSampler
 from mobilerl.training.tracking import read_metrics
 
@@ -107,12 +107,13 @@ async def _measure(recipe: Recipe, engine: Engine) -> Measured | None:
     known, devices = suite.open()
     sampler = TaskSampler(known, recipe.algorithm.curriculum)
     sampler.use_values(algorithm.instruction_values)
+    draw = reads_screenshots(recipe, algorithm)
     tasks = sampler.sample(min(rollout.tasks_per_iteration, max(1, recipe.fleet.count // size)), rng)
     groups: list[Group] = []
     began = time.monotonic()
     async with make_collector(recipe, engine, devices or make_devices(recipe), in_process=True) as collector:
         for number, task in enumerate(tasks):
-            await collector.dispatch(task, f"measured-{number:03d}")
+            await collector.dispatch(task, f"measured-{number:03d}", draw=draw)
         with suppress(TimeoutError):
             async with asyncio.timeout(MEASURED_S):
                 async for group in collector.ready(len(tasks)):

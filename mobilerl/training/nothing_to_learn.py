@@ -26,7 +26,8 @@ class NothingToLearn:
         """Looks at an iteration's groups. `informative`: for each trajectory, whether the algorithm learns from it."""
         played = [t for group in groups for t in group.trajectories]
         before, self.reason = self.reason, ""
-        if played and not any(t.reward > 0 for t in played):
+        partial = any(informative) and any(t.reward > 0 for t in played)
+        if played and not partial and not any(t.success for t in played):
             self.reason, self._what_to_try = "every group failed", _after_failures(metrics)
         elif played and not any(informative) and all(t.success for t in played):
             self.reason, self._what_to_try = "every group succeeded", HARDER

@@ -39,7 +39,7 @@ from mobilerl.training.progress import ProgressView, describe_status
 from mobilerl.training.run import Run
 from mobilerl.training.run_dir import check_run_dir
 from mobilerl.training.run_log import RunLog
-from mobilerl.training.setup import make_resources
+from mobilerl.training.setup import make_resources, reads_screenshots
 from mobilerl.training.source import Collectors, GroupSource, make_group_source, take_some
 from mobilerl.training.start_model import as_started
 from mobilerl.training.state import RunState
@@ -92,6 +92,7 @@ class OnlineTrainer:
         self.state = RunState(self.engine, self.sampler, self.algorithm, self.rng)
         self.log = RunLog(as_started(recipe, run_dir), run_dir)
         self._max_k3 = k3_limit(recipe)
+        self._reads_screenshots = reads_screenshots(recipe, self.algorithm)
         self._held_out = opened.suite.held_out(recipe.eval.instances) if recipe.eval.every else {}
         self._asked = 0
         """Number of groups asked for in this iteration."""
@@ -177,7 +178,8 @@ class OnlineTrainer:
         state = self.state
         state.iteration += 1
         watch.begin()
-        groups = await guard.until_stopped(self._collect(collector, source))
+        draw = self._reads_screenshots or self.log.keeps(state.iteration)
+        groups = await guard.until_stopped(self._collect(collector, source, draw))
         watch.end_phase("rollout")
         state.env_steps += sum(len(t.steps) for g in groups for t in g.trajectories)
         informative = [useful for g in groups for useful in self.algorithm.informative(g)]
@@ -216,21 +218,22 @@ class OnlineTrainer:
         rates: dict[str, float | None] = {}
         began = time.monotonic()
         for name, tasks in self._held_out.items():
-            groups = await collector.evaluate(tasks, f"{self.state.iteration:06d}-eval-{name}")
+            label = f"{self.state.iteration:06d}-eval-{name}"
+            groups = await collector.evaluate(tasks, label, self._reads_screenshots)
             rates[f"eval/{name}"] = fmean(g.trajectories[0].success for g in groups) if groups else None
         return {**rates, "time/eval_s": time.monotonic() - began}
 
-    async def _collect(self, collector: Collectors, source: GroupSource) -> list[Group]:
+    async def _collect(self, collector: Collectors, source: GroupSource, draw: bool) -> list[Group]:
         """Collects this iteration's groups; dynamic sampling replaces zero-variance ones while rounds are left."""
         wanted = self._asked = self.recipe.rollout.tasks_per_iteration
         label, give_up_s = f"{self.state.iteration:06d}-0", self.recipe.fleet.give_up_s
-        groups = await take_some(source, wanted, label, give_up_s, collector)
+        groups = await take_some(source, wanted, label, give_up_s, collector, draw)
         for round in range(1, 1 + (self.algorithm.max_resample_rounds if source.can_resample else 0)):
             missing = wanted - sum(any(self.algorithm.informative(g)) for g in groups)
             if missing <= 0:
                 break
             self._asked += missing
-            groups += await source.take(missing, f"{self.state.iteration:06d}-{round}")
+            groups += await source.take(missing, f"{self.state.iteration:06d}-{round}", draw)
         return groups
 
     def _status(self, collector: Collectors, watch: IterationWatch) -> str:

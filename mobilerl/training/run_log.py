@@ -22,7 +22,7 @@ from mobilerl.system.atomic_files import write_atomic
 from mobilerl.training.tracking import Tracker, append_row, read_metrics, truncate_rows
 
 if TYPE_CHECKING:  # the viewer imports this module and must not need torch
-    from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
+    from mobilerl.algorithms.curriculum import Curriculum
     from mobilerl.training.tasks import TaskSampler
 
 log = logging.getLogger(__name__)
@@ -153,7 +153,7 @@ class StatusLog:
     def record(
         self,
         iteration: int,
-        curriculum: FailureCurriculum | InstructionValueCurriculum,
+        curriculum: Curriculum,
         groups: Iterable[Group],
         key: Callable[[Task], str],
         devices: Sequence[DeviceReport] = (),

@@ -14,12 +14,13 @@ from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy, StreamPo
 from mobilerl.judge.scorer import make_scorer
 from mobilerl.policy.actor import Messages, ModelActor
 from mobilerl.policy.context import make_context
+from mobilerl.policy.hindsight import HindsightPrompts
 from mobilerl.records.engine import Engine, Sampling, StreamingEngine
 from mobilerl.rollout.collector import Collector, CollectorSettings
 from mobilerl.rollout.episode import episode_settings
 
 if TYPE_CHECKING:
-    from mobilerl.algorithms.base import Resources
+    from mobilerl.algorithms.base import Algorithm, Resources
 
 
 def make_collector(
@@ -56,6 +57,12 @@ def _fits(engine: Engine, most: int, messages: Messages, images: Sequence[bytes]
     return len(engine.codec.encode(messages, images)) <= most
 
 
+def reads_screenshots(recipe: Recipe, algorithm: Algorithm) -> bool:
+    """Whether anything reads the screenshots of episodes that are not saved."""
+    judged = recipe.judge.reward or bool(recipe.rollout.scorer)
+    return recipe.agent.screenshots > 0 or judged or algorithm.reads_screenshots
+
+
 def make_resources(recipe: Recipe, engine: Engine) -> Resources:
     """Resources that the recipe's algorithm is built with."""
     from mobilerl.algorithms.base import Resources
@@ -68,4 +75,6 @@ def make_resources(recipe: Recipe, engine: Engine) -> Resources:
         on_gpu = torch.cuda.is_available() and not engine_kind(recipe.engine).cluster
         return FrozenFeatures(Path(recipe.model), recipe.engine.max_pixels, "cuda" if on_gpu else "cpu")
 
-    return Resources(engine, features, recipe.algorithm.mini_batch_size, recipe.train.seed)
+    context = make_context(recipe.agent, engine.codec.images.size_seen)
+    hindsight = HindsightPrompts(context, engine.codec.encode, recipe.agent.random_marks)
+    return Resources(engine, features, recipe.algorithm.mini_batch_size, recipe.train.seed, hindsight)

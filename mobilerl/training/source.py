@@ -34,16 +34,21 @@ class GroupSource(Protocol):
     can_resample: bool
     """Whether groups of the current iteration can be replaced."""
 
-    async def take(self, n: int, label: str) -> list[Group]:
-        """Returns the next `n` groups, fewer if some were lost. Their ids begin with `label`, unique in a run."""
+    async def take(self, n: int, label: str, draw: bool = True) -> list[Group]:
+        """Returns the next `n` groups, fewer if some were lost. Their ids begin with `label`, unique in a run.
+
+        Without `draw` no one reads their screenshots.
+        """
 
 
-async def take_some(source: GroupSource, n: int, label: str, give_up_s: float, collectors: Collectors) -> list[Group]:
+async def take_some(
+    source: GroupSource, n: int, label: str, give_up_s: float, collectors: Collectors, draw: bool = True
+) -> list[Group]:
     """Repeats `source.take` until it returns a group, since an empty iteration would age the replay buffer and the
     curriculum. Raises InfraError with the last failure if no episode was completed for `give_up_s` seconds."""
     tried, until, finished = 0, math.inf, collectors.counts["finished"]
     while True:
-        groups = await source.take(n, f"{label}-again{tried}" if tried else label)
+        groups = await source.take(n, f"{label}-again{tried}" if tried else label, draw)
         if groups:
             return groups
         now = time.monotonic()
@@ -69,8 +74,8 @@ class SynchronousSource:
     def __init__(self, collector: Collectors, sampler: TaskSampler, rng: random.Random) -> None:
         self.collector, self.sampler, self.rng = collector, sampler, rng
 
-    async def take(self, n: int, label: str) -> list[Group]:
-        groups = await self.collector.collect(self.sampler.sample(n, self.rng), label)
+    async def take(self, n: int, label: str, draw: bool = True) -> list[Group]:
+        groups = await self.collector.collect(self.sampler.sample(n, self.rng), label, draw=draw)
         _tell(self.sampler, groups, self.collector)
         return groups
 
@@ -80,7 +85,7 @@ class AsyncSource:
 
     Groups are used in the order in which they end. Since no more than that is dispatched beyond the current iteration,
     few groups come back too old; one that does (its devices were slow) is dropped, counted in the collector's
-    `stale_groups`, and replaced.
+    `stale_groups`, and replaced. All screenshots are drawn, since any iteration may use a group.
     """
 
     can_resample = True
@@ -97,7 +102,7 @@ class AsyncSource:
         self.max_staleness, self.version = max_staleness, version
         self._in_flight = 0
 
-    async def take(self, n: int, label: str) -> list[Group]:
+    async def take(self, n: int, label: str, draw: bool = True) -> list[Group]:
         groups: list[Group] = []
         missing = n
         rounds = 0
@@ -128,7 +133,7 @@ class PipelinedSource:
     """Collects the next iteration in worker processes while the learner updates on the current one.
 
     The workers' assignment is fixed right before the update begins, so a run is repeatable bit for bit. Trajectories
-    are one version behind when they are used, except in the first iteration after a start.
+    are one version behind when they are used, except in the first iteration after a start. All screenshots are drawn.
     """
 
     can_resample = False
@@ -137,7 +142,7 @@ class PipelinedSource:
         self.workers, self.sampler, self.rng = workers, sampler, rng
         self._next: asyncio.Task[list[WorkerResult]] | None = None
 
-    async def take(self, n: int, label: str) -> list[Group]:
+    async def take(self, n: int, label: str, draw: bool = True) -> list[Group]:
         groups = self.workers.take(await (self._next or self._dispatch(n, label)))
         _tell(self.sampler, groups, self.workers)
         self._next = self._dispatch(n, f"{label}-ahead")

@@ -10,7 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from mobilerl.algorithms.checks import count, number
-from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
+from mobilerl.algorithms.curriculum import (
+    Curriculum,
+    FailureCurriculum,
+    InstructionValueCurriculum,
+    LearnableCurriculum,
+)
 from mobilerl.config import CurriculumSection
 from mobilerl.envs.base import Task
 from mobilerl.records import Cause, Group, LostGroup
@@ -22,9 +27,9 @@ OTHERS_WEIGHT = 0.2
 """Weight of tasks outside the preferred share of an `instruction_value` curriculum."""
 
 
-def make_curriculum(
-    tasks: Iterable[str], settings: CurriculumSection
-) -> FailureCurriculum | InstructionValueCurriculum:
+def make_curriculum(tasks: Iterable[str], settings: CurriculumSection) -> Curriculum:
+    if settings.type == "learnable":
+        return LearnableCurriculum(tasks, settings.watch)
     if settings.type == "instruction_value":
         return InstructionValueCurriculum(tasks, PREFERRED_SHARE, OTHERS_WEIGHT)
     patience = settings.patience if settings.type == "fcf" else sys.maxsize
@@ -36,11 +41,12 @@ GROUPS_OF_A_TEMPLATE = 2
 
 
 class TaskSampler:
-    """Samples tasks by the curriculum's weights and reports the rewards of every epoch to the curriculum.
+    """Samples tasks by the curriculum's weights and reports the successes of every epoch to the curriculum.
 
-    An epoch ends after `epoch_groups` groups. `type = "uniform"` is failure filtering with infinite patience. An
-    instruction-value curriculum gets the mean of a value function of instructions (see `use_values`) over each task's
-    instances; until that returns values, it keeps running means of their rewards.
+    A success counts as a reward of 1 and a failure as 0, partial credit or not. An epoch ends after `epoch_groups`
+    groups; for the `learnable` curriculum, which keeps running estimates, after each one. `type = "uniform"` is failure
+    filtering with infinite patience. An instruction-value curriculum gets the mean of a value function of instructions
+    (see `use_values`) over each task's instances; until that returns values, it keeps running means of their rewards.
 
     Tasks whose groups are repeatedly lost are excluded (`excluded`), which is reported (see `report_to`).
     """
@@ -53,7 +59,8 @@ class TaskSampler:
         """Tasks of which a lost group was reported as their own fault."""
         self._arrange()
         self._value_of: Callable[[Sequence[str]], list[float] | None] = lambda instructions: None
-        self._epoch_groups = settings.epoch_groups or GROUPS_OF_A_TEMPLATE * len(self._tasks)
+        of_epoch = settings.epoch_groups or GROUPS_OF_A_TEMPLATE * len(self._tasks)
+        self._epoch_groups = 1 if settings.type == "learnable" else of_epoch
         self._seen = 0
         self._rewards: dict[str, list[float]] = defaultdict(list)
 
@@ -114,10 +121,10 @@ class TaskSampler:
         return [rng.choice(self._tasks[key]) for key in self.curriculum.sample(n, rng)]
 
     def record(self, groups: Iterable[Group]) -> None:
-        """Records the rewards of complete groups, and updates the curriculum at the end of an epoch."""
+        """Records the successes of complete groups, and updates the curriculum at the end of an epoch."""
         for group in groups:
             if (key := self.key(group.task)) in self._tasks:  # else it was running when its task was excluded
-                self._rewards[key].extend(t.reward for t in group.trajectories)
+                self._rewards[key].extend(float(t.success) for t in group.trajectories)
             self._seen += 1
             if self._seen >= self._epoch_groups:
                 self._end_epoch()

@@ -36,6 +36,8 @@ class Assignment:
     weights: bytes | None
     evaluate: bool = False
     """Whether to play one greedy episode per task instead of groups."""
+    draw: bool = True
+    """Whether something reads the screenshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +159,10 @@ class _WorkerState:
     async def _collect(self, order: Assignment) -> list[Group]:
         if order.evaluate:
             prefix = order.jobs[0][0].rpartition("-")[0]
-            return await self.collector.evaluate([task for _, task in order.jobs], f"{prefix}.{self._index}")
+            tasks = [task for _, task in order.jobs]
+            return await self.collector.evaluate(tasks, f"{prefix}.{self._index}", order.draw)
         for group_id, task in order.jobs:
-            await self.collector.dispatch(task, group_id)
+            await self.collector.dispatch(task, group_id, draw=order.draw)
         return [group async for group in self.collector.ready(len(order.jobs))]
 
     def _add_worker(self, report: DeviceReport) -> DeviceReport:

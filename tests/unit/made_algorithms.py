@@ -56,7 +56,9 @@ def make(
     seed: int = 0,
     features: Callable[[], object] = MadeFeatures,
 ) -> Algorithm:
-    return make_algorithm(settings, Resources(MadeScorer(shift), features, mini_batch_size, seed))
+    """Prompts in hindsight are those that acted, which `shift` makes a difference to."""
+    resources = Resources(MadeScorer(shift), features, mini_batch_size, seed, lambda of, solved: of.samples())
+    return make_algorithm(settings, resources)
 
 
 def looking(name: str, task: Task, reward: float, looks: list[int]) -> Trajectory:

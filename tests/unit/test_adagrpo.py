@@ -3,12 +3,16 @@
 import math
 import random
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from made_algorithms import make
+import torch
+from made_algorithms import easy_and_hard, make
 from made_groups import make_group
+from pydantic import ValidationError
 
+from mobilerl.algorithms.critics import ValueTrainer
 from mobilerl.config.algorithms import AdaGRPOSection
 from mobilerl.envs.base import Invalid
 
@@ -180,12 +184,61 @@ def test_the_reference_scores_a_fresh_sample_once_however_many_epochs_there_are(
     assert len(drawn) == 3 * len(scored) and all(s.ref_logprobs == (-2.0, -2.0) for s in drawn)
 
 
-def test_a_restored_algorithm_continues_with_the_same_batches():
-    straight, resumed = (make(AdaGRPOSection(replay={"fraction": 0.5})) for _ in range(2))
+@pytest.mark.parametrize("value_baseline", [False, True])
+def test_a_restored_algorithm_continues_with_the_same_batches(value_baseline):
+    settings = AdaGRPOSection(replay={"fraction": 0.5}, value_baseline=value_baseline)
+    straight, resumed = (make(settings) for _ in range(2))
     samples(straight)
-    resumed.load_state_dict(straight.state_dict())
+    resumed.load_state_dict(deepcopy(straight.state_dict()))
     following = [make_group("i", (1, 0), (5, 5))]
     assert samples(straight, following, 2) == samples(resumed, following, 2)
+    assert straight.metrics() == resumed.metrics() and ("critic/value" in straight.metrics()) == value_baseline
+
+
+def test_a_value_function_is_the_baseline_once_it_has_seen_a_success(monkeypatch):
+    """Rewards 1, 1, 0 in 2, 4 and 1 steps; SPA gives R = 1, 0.5, 0, of mean 0.5.
+
+    V = 0.5, 0.75 | 0.25 x 4 | 0.5: the last deltas are R - V = 0.25, 0.25, -0.5, the one before is 0.25.
+    With lam = 0.5: A = 0.25 + 0.5 * 0.25, 0.25 | 0.25 / 8, / 4, / 2, / 1 | -0.5.
+    """
+    algorithm = make(AdaGRPOSection(value_baseline=True, lam=0.5))
+    group = make_group("g", (1, 1, 0), (2, 4, 1))
+    algorithm.add([group], 1)
+    assert [a[0] for a in algorithm.advantages().values()] == pytest.approx([0.5, 0.0, -0.5]), "there is none yet"
+    assert algorithm._baseline.ready and algorithm.reads_screenshots and not make(AdaGRPOSection()).reads_screenshots
+    values = torch.tensor([0.5, 0.75, *[0.25] * 4, 0.5])
+    monkeypatch.setattr(ValueTrainer, "predict", lambda self, *features: values)
+    assert algorithm.informative(group) == [True] * 3
+    algorithm.add([group], 2)
+    wanted = {"g-0": [0.375, 0.25], "g-1": [0.03125, 0.0625, 0.125, 0.25], "g-2": [-0.5]}
+    assert {name: pytest.approx(a) for name, a in wanted.items()} == algorithm.advantages()
+
+
+def test_the_value_function_learns_which_screens_lead_to_success():
+    algorithm = make(AdaGRPOSection(value_baseline=True, spa=False, critic={"updates": 400}))
+    for iteration in (1, 2):
+        algorithm.add(easy_and_hard(), iteration)
+    hard = {name: a for name, a in algorithm.advantages().items() if name.startswith("hard")}
+    first, last = hard["hard-0"][0], hard["hard-0"][-1]  # the rare success, at whose end the screen looks promising
+    assert first > 0.5 > last and hard["hard-1"][0] < 0
+
+
+def test_single_episodes_need_a_value_function():
+    with pytest.raises(ValidationError, match="value_baseline"):
+        AdaGRPOSection(group_size=1)
+    assert AdaGRPOSection(group_size=1, value_baseline=True).uses_start_model and not AdaGRPOSection().uses_start_model
+
+
+def test_partial_credit_is_less_than_any_success_and_is_never_replayed():
+    """Half of the credit in 2 steps, a success in 6 and two failures: R = 0.5, 1, 0, 0, of mean 0.375."""
+    group = make_group("g", (0.5, 1, 0, 0), (2, 6, 3, 3))
+    algorithm = make(AdaGRPOSection())
+    algorithm.add([group], 1)
+    assert [a[0] for a in algorithm.advantages().values()] == pytest.approx([0.125, 0.625, -0.375, -0.375])
+    assert [(e["trajectory"].id, e["rarity"]) for e in algorithm.state_dict().replay["entries"]] == [("g-1", 0.75)]
+    algorithm.add([make_group("h", (0.5, 0.25), (2, 2))], 2)
+    assert [a[0] for a in algorithm.advantages().values()] == pytest.approx([0.125, -0.125]), "there is no T_min"
+    assert algorithm.metrics() == {"replay/size": 1}
 
 
 def test_the_shaped_rewards_are_those_the_advantages_are_made_of():

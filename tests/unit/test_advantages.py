@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mobilerl.algorithms.advantages import (
     distrl_reward,
     doubly_robust_step,
+    gae,
     group_relative,
     informative,
     instruction_advantage,
@@ -176,3 +177,12 @@ def test_trajectory_value_filter_golden():
     assert keep_highest(value, 0.2).tolist() == [False, True, False, False, False]
     assert keep_highest(value, 0.4).tolist() == [False, True, True, True, False], "ties are kept together"
     assert keep_highest(value, 1.0).all() and not len(keep_highest(f64(), 0.5))
+
+
+def test_generalized_advantages_golden():
+    """V = 0.5, 0.25, 0.75 and a success: delta = -0.25, 0.5, 0.25; lam = 0.5: 0.25, 0.5 + 0.125, -0.25 + 0.3125."""
+    reward, value = f64(0, 0, 1), f64(0.5, 0.25, 0.75)
+    assert gae(reward, value, lam=0.5).tolist() == pytest.approx([0.0625, 0.625, 0.25])
+    assert gae(reward, value, lam=1.0).tolist() == pytest.approx([0.5, 0.75, 0.25]), "the return minus the value"
+    # gamma = 0.5: delta = 0.125 - 0.5, 0.375 - 0.25, 1 - 0.75; times 0.25 for each step ahead
+    assert gae(reward, value, lam=0.5, gamma=0.5).tolist() == pytest.approx([-0.328125, 0.1875, 0.25])

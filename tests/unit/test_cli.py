@@ -82,7 +82,7 @@ def test_bad_input_is_one_line_and_exit_code_2(words, says, tmp_path, capsys):
         (lambda path: os.truncate(path / "model.safetensors", 1000), "cannot be loaded"),
         (lambda path: (path / "model.safetensors").unlink(), "no *.safetensors weights"),
         (lambda path: (path / "config.json").write_text('{"model_type": "gpt2"}'), "'gpt2' are not supported"),
-        (lambda path: (path / "config.json").write_text('{"model_type": "qwen3_5"}'), "linear attention"),
+        (lambda path: (path / "config.json").write_text('{"model_type": "qwen3_5_moe"}'), "no mixture of experts"),
         (lambda path: (path / "agent.json").write_text('{"grounding": '), "agent.json is damaged"),
     ],
 )

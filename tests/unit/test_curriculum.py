@@ -1,4 +1,4 @@
-"""Failure curriculum filtering and the instruction-value curriculum."""
+"""Failure curriculum filtering, the instruction-value curriculum and the curriculum of learnable tasks."""
 
 import json
 import math
@@ -6,13 +6,14 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum
+from mobilerl.algorithms.curriculum import FailureCurriculum, InstructionValueCurriculum, LearnableCurriculum
 
-FAIL, SOLVED = [0.0, 0.0], [0.0, 1.0]
+FAIL, SOLVED = [0.0, 0.5], [0.0, 1.0]
+"""0.5 is partial credit."""
 
 
 def after(epochs, **settings_):
@@ -69,7 +70,7 @@ def test_probes_come_due_when_no_other_task_is_left():
 
 
 TASKS = ["a", "b", "c", "d"]
-OUTCOMES = st.dictionaries(st.sampled_from(TASKS), st.lists(st.sampled_from([0.0, 0.0, 0.0, 1.0]), max_size=2))
+OUTCOMES = st.dictionaries(st.sampled_from(TASKS), st.lists(st.sampled_from([0.0, 0.0, 0.5, 1.0]), max_size=2))
 
 
 class CurriculumMachine(RuleBasedStateMachine):
@@ -87,7 +88,7 @@ class CurriculumMachine(RuleBasedStateMachine):
         self.curriculum.update(outcomes)
         for task in TASKS:
             rewards = outcomes.get(task, [])
-            if any(rewards):
+            if 1.0 in rewards:
                 self.failed[task] = 0
                 assert task in self.curriculum.active
             else:
@@ -169,7 +170,87 @@ def test_values_are_running_means_of_rewards_or_given():
     assert curriculum.state_dict()["values"] == pytest.approx({"a": 0.2, "b": 0.65})
 
 
-# --- both ----------------------------------------------------------------------------------------------------------
+# --- learnable tasks -----------------------------------------------------------------------------------------------
+
+
+def learnable(watch=0.05, **outcomes):
+    curriculum = LearnableCurriculum(outcomes, watch)
+    curriculum.update(outcomes)
+    return curriculum
+
+
+def test_rates_are_those_of_the_newest_episodes():
+    # (1 + 0.5) / (4 + 1); then 0.95^2 of both counts and two new successes: (0.9025 + 2.5) / (3.61 + 3).
+    curriculum = learnable(a=[1.0, 0.0, 0.0, 0.0], new=[])
+    assert curriculum.rates() == pytest.approx({"a": 0.3, "new": 0.5})
+    curriculum.update({"a": [1.0, 1.0]})
+    assert curriculum.rates() == pytest.approx({"a": 0.514750, "new": 0.5}, abs=1e-6)
+
+
+def test_learnable_tasks_are_sampled_by_the_variance_of_their_success_and_the_others_are_watched():
+    # a: 2.5 / 5 = 0.5, score 0.25; b: 1.5 / 5 = 0.3, score 0.21; solved: 9.5 / 10; hard: 0.5 / 10.
+    # A fifth of the draws is 0.25 * 0.46 = 0.115 in the unit of the scores, for two tasks.
+    curriculum = learnable(0.2, a=[1, 1, 0, 0], solved=[1] * 9, b=[1, 0, 0, 0], hard=[0] * 9)
+    assert curriculum.weights() == pytest.approx({"a": 0.25, "solved": 0.0575, "b": 0.21, "hard": 0.0575})
+    assert curriculum.active == {"a", "b"} and curriculum.cooling == {"solved", "hard"}
+    assert curriculum.counts() == {"active": 2, "cooling": 2, "removed": 0}
+    assert learnable(solved=[1] * 9, hard=[0] * 9).weights() == {"solved": 1.0, "hard": 1.0}, "none is better"
+
+
+def test_a_watched_task_returns_once_its_success_changes():
+    curriculum = learnable(solved=[1] * 20, other=[1, 0])
+    for _ in range(2):
+        assert curriculum.cooling == {"solved"}
+        curriculum.update({"solved": [0, 1]})
+    assert curriculum.active == {"solved", "other"}
+
+
+COUNTS = st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from([0, 1]), max_size=30), min_size=1)
+
+
+@given(outcomes=COUNTS, watch=st.floats(0.01, 0.9), n=st.integers(1, 200), seed=st.integers(0, 99))
+def test_the_watched_share_of_the_draws_is_as_given(outcomes, watch, n, seed):
+    curriculum = learnable(watch, **outcomes)
+    weights, total = curriculum.weights(), sum(curriculum.weights().values())
+    assert weights.keys() == outcomes.keys() and min(weights.values()) > 0
+    if curriculum.active and curriculum.cooling:
+        assert sum(weights[task] for task in curriculum.cooling) / total == pytest.approx(watch)
+    drawn = Counter(curriculum.sample(n, random.Random(seed)))
+    assert all(abs(drawn[task] - n * weight / total) < 1 + 1e-9 for task, weight in weights.items())
+    mirrored = learnable(watch, **{task: [1 - s for s in made] for task, made in outcomes.items()})
+    assert mirrored.weights() == pytest.approx(weights), "failures are as good as successes"
+
+
+@given(epochs=st.lists(COUNTS, min_size=1, max_size=6), n=st.integers(0, 5), seed=st.integers(0, 99))
+def test_a_resumed_curriculum_goes_on_bit_for_bit(epochs, n, seed):
+    curriculum = LearnableCurriculum("abcdef")
+    for epoch in epochs[:n]:
+        curriculum.update(epoch)
+    twin = LearnableCurriculum("abcdef")
+    twin.load_state_dict(json.loads(json.dumps(curriculum.state_dict())))
+    for epoch in epochs[n:]:
+        curriculum.update(epoch)
+        twin.update(epoch)
+    assert twin.state_dict() == curriculum.state_dict()
+    assert twin.sample(9, random.Random(seed)) == curriculum.sample(9, random.Random(seed))
+
+
+def test_what_is_no_success_rate_is_refused_and_changes_nothing():
+    curriculum = learnable(a=[1, 0])
+    before = curriculum.state_dict()
+    for wrong, message in (({"a": [1], "x": [1]}, "unknown task 'x'"), ({"a": [0.5]}, "not 0 or 1")):
+        with pytest.raises(ValueError, match=message):
+            curriculum.update(wrong)
+    impossible = {"counts": {"a": {"successes": 3.0, "episodes": 2.0}}}
+    for state in (impossible, {"values": {"a": 0.5}}, {"counts": {"a": {"failed": 1}}}):
+        with pytest.raises(ValueError, match="not one of LearnableCurriculum"):
+            curriculum.load_state_dict(state)
+    assert curriculum.state_dict() == before
+    with pytest.raises(ValueError, match="watch"):
+        LearnableCurriculum("ab", watch=0.0)
+
+
+# --- all ----------------------------------------------------------------------------------------------------------
 
 
 def test_history_carries_over_to_a_run_with_other_tasks():
@@ -179,3 +260,6 @@ def test_history_carries_over_to_a_run_with_other_tasks():
     later = InstructionValueCurriculum(["new", "hard"], 0.5)
     later.load_state_dict(json.loads(json.dumps(valued(VALUES, 0.5).state_dict())))
     assert later.state_dict() == {"values": {"new": 0.5, "hard": 0.1}}
+    later = LearnableCurriculum(["new", "a"])
+    later.load_state_dict(json.loads(json.dumps(learnable(a=[1, 0, 0, 0], old=[1]).state_dict())))
+    assert later.rates() == pytest.approx({"new": 0.5, "a": 0.3})

@@ -119,3 +119,12 @@ def test_a_restored_algorithm_continues_bit_for_bit(section, tmp_path):
         algorithm.add([Group(EASY, (looking("new", EASY, 1.0, [2, 9]),))], 2)
         made.append((list(algorithm.mini_batches(random.Random(4))), algorithm.advantages(), algorithm.metrics()))
     assert made[0] == made[1] and made[0][0]
+
+
+def test_partial_credit_is_no_success_to_the_state_value():
+    """With the plain labels 1[G > 0] of successes alone: a failure that earns half has none."""
+    algorithm, fitted = distrl(retrace=False), []
+    fit = algorithm._state.fit
+    algorithm._state.fit = lambda features, target, rng, offline: fitted.append(target) or fit(features, target, rng)
+    evaluated(algorithm, [Group(EASY, (looking("half", EASY, 0.5, [1, 2]), looking("whole", EASY, 1.0, [1, 2, 3])))])
+    assert fitted[0].tolist() == [0, 0, 1, 1, 1]

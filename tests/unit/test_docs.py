@@ -74,6 +74,7 @@ def test_headings_have_anchors_of_their_own_and_lines_fit(page: Path) -> None:
     assert [
         line for line in written.splitlines() if len(line) > WIDTH and not line.startswith(("|", "    ", "!["))
     ] == []
+    assert not re.search(r"^(<{7}|>{7}) ", written, re.MULTILINE), "markers of a merge conflict"
 
 
 def test_there_are_few_pages_and_the_site_lists_them_all() -> None:

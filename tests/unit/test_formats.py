@@ -438,6 +438,7 @@ def test_size_seen_is_the_image_processors(width, height):
         ("zai-org/GLM-4.1V-9B-Thinking", "glm-v"),
         ("zai-org/GLM-4.5V-FP8", "glm-4.5v"),
         ("zai-org/GLM-4.6V", "glm-4.5v"),
+        ("Qwen/Qwen3.5-9B", "qwen3-vl"),
         ("mPLUG/GUI-Owl-7B", "gui-owl"),
         ("mPLUG/GUI-Owl-1.5-8B-Instruct", "gui-owl-1.5"),
         ("Tongyi-MAI/MAI-UI-8B", "mai-ui"),

@@ -1,6 +1,7 @@
 """Losses and objectives against hand-computed numbers and against their equations, token by token."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -276,3 +277,28 @@ def test_masked_tokens_have_no_gradient_and_the_others_have_theirs(level):
     assert metrics["mismatch_frac"].item() == pytest.approx((micro.weights * ~kept).sum().item())
     wide, _ = clipped(ClippedLossSection(mismatch_mask=level, mismatch_limits=(0.0, 1e9)))(micro)
     assert torch.equal(wide, plain)
+
+
+def test_the_mask_of_the_ratio_to_the_rollout_is_two_sided_golden():
+    """Four tokens of weight 1/4, of a ratio of 0.5, 0.9, 1.1 and 2 to the rollout, with the limits 0.8 and 1.2.
+
+    The loss of the two in the middle is -(0.9 + 1.1) A / 4. Clipping alone would keep the first as well with A > 0, and
+    the last with A < 0.
+    """
+    rollout = torch.full((1, 4), -2.0, dtype=torch.float64)
+    logp = (rollout + torch.tensor([[0.5, 0.9, 1.1, 2.0]], dtype=torch.float64).log()).requires_grad_()
+    ones = torch.ones(1, 4, dtype=torch.float64)
+    for advantage in (2.0, -2.0):
+        a = torch.tensor([advantage], dtype=torch.float64)
+        micro = SimpleNamespace(
+            **{"logp": logp, "old_logp": rollout, "rollout_logp": rollout, "ref_logp": None, "replayed": None},
+            **{"advantage": a, "mask": ones, "weights": ones / 4},
+        )
+        loss, metrics = clipped(ClippedLossSection(ratio_mask=(0.8, 1.2)))(micro)
+        (gradient,) = torch.autograd.grad(loss, logp)
+        assert loss.item() == pytest.approx(-advantage / 2) and metrics["ratio_mask_frac"].item() == 0.5
+        assert gradient[0].tolist() == pytest.approx([0.0, -0.225 * advantage, -0.275 * advantage, 0.0])
+        (unmasked,) = torch.autograd.grad(clipped(ClippedLossSection())(micro)[0], logp)
+        assert (unmasked[0] != 0).tolist() == (
+            [True, True, True, False] if advantage > 0 else [False, True, True, True]
+        )

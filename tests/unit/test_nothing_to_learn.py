@@ -6,7 +6,7 @@ from made_groups import make_group
 
 from mobilerl.training.nothing_to_learn import AGAIN, NothingToLearn
 
-FAILED, MIXED, SOLVED = (0, 0), (0, 1), (1, 1)
+FAILED, PARTIAL, MIXED, SOLVED = (0, 0), (0, 0.5), (0, 1), (1, 1)
 
 
 def told(*iterations: tuple[int, ...], informative: bool = False, **metrics: float) -> tuple[list[str], NothingToLearn]:
@@ -29,6 +29,11 @@ def test_failures_are_named_when_they_begin_and_when_they_go_on():
     assert "easier tasks" in lines[1] and "more steps per episode (75% of the episodes did not finish)" in lines[1]
     assert lines[AGAIN].startswith(f"nothing to learn from for {AGAIN} iterations: every group failed")
     assert watch.no_step().startswith("the model is unchanged: no optimizer step was taken; every group failed. Try")
+
+
+def test_failures_with_partial_credit_are_something_to_learn_from_unless_it_is_the_same():
+    assert told(PARTIAL)[0] == [""]
+    assert told((0.5, 0.5))[0][0].startswith("nothing to learn from: every group failed")
 
 
 def test_successes_alone_are_named_unless_the_algorithm_learns_from_them():

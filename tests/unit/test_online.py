@@ -9,7 +9,7 @@ import json
 import math
 import signal
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +25,9 @@ from mobilerl.cli import main
 from mobilerl.cli.replay import take_again
 from mobilerl.config import ConfigError, Recipe, load_recipe, read_saved
 from mobilerl.engines.local import LocalEngine
+from mobilerl.engines.registry import make_trainer_engine
 from mobilerl.envs.base import InfraError, TaskFault
+from mobilerl.envs.device import Device
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.pool import FixedDevices
 from mobilerl.models import tiny
@@ -38,6 +40,7 @@ from mobilerl.training.dry_run import check
 from mobilerl.training.interrupt import Stopped
 from mobilerl.training.online import OnlineTrainer
 from mobilerl.training.run import Run
+from mobilerl.training.setup import make_collector
 from mobilerl.training.skipping import NotFinite
 from mobilerl.training.tracking import read_metrics
 
@@ -115,6 +118,34 @@ def test_the_steps_of_kept_batches_are_the_same_when_they_are_taken_again(model,
     assert "step-01.jsonl, line 1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_only_screenshots_that_are_read_are_drawn(model, tmp_path, monkeypatch, workers):
+    """Those of trajectories that are saved: the policy reads text, and no judge is asked."""
+    draw, drawn = Device.screenshot, []
+    monkeypatch.setattr(Device, "screenshot", lambda self: drawn.append(draw(self)) or drawn[-1])
+    more = {"rollout__max_staleness": 0, "rollout__workers": workers, "train__trajectories_every": 3, "eval__every": 1}
+    train(small(model, **more), tmp_path, resume=False)
+    saved = [path.read_text() for path in sorted((tmp_path / "trajectories").iterdir())]
+    steps = [json.loads(line)["steps"] for text in saved for line in text.splitlines()]
+    assert len(saved) == 2 and len(steps) == 2 * 2 * 2
+    digests = {step["observation"]["screenshot"] for episode in steps for step in episode}
+    assert digests == {path.stem for path in (tmp_path / "screens").iterdir()}
+    if not workers:
+        assert len(drawn) == sum(len(episode) + 1 for episode in steps)
+
+
+async def test_episodes_whose_screenshots_nobody_reads_have_none(model):
+    recipe = small(model)
+    with closing(make_trainer_engine(recipe)) as engine:
+        async with make_collector(recipe, engine, make_phones(recipe.phone, 2), in_process=True) as collector:
+            tasks = training_tasks(recipe.tasks)
+            for draw in (False, True, False):
+                groups = await collector.collect(tasks, f"{draw}", draw=draw)
+                groups += await collector.evaluate(tasks, f"{draw}-eval", draw)
+                drawn = {bool(s.observation.screenshot) for g in groups for t in g.trajectories for s in t.steps}
+                assert drawn == {draw}
+
+
 def test_a_run_in_which_every_task_is_removed_continues_with_probes(model, tmp_path):
     fcf = {"epoch_groups": 1, "patience": 1, "cooldown": 0}
     settings = {f"algorithm.curriculum.{name}": value for name, value in fcf.items()}
@@ -134,7 +165,7 @@ def test_uninformative_groups_are_replaced(rewards, settings, takes):
     class Source:
         can_resample = True
 
-        async def take(self, n, label):
+        async def take(self, n, label, draw):
             taken.append(n)
             return [make_group(f"{label}-{i}", (0, 1, 0) if n == 2 and i else rewards, (1, 1, 1)) for i in range(n)]
 
@@ -143,7 +174,7 @@ def test_uninformative_groups_are_replaced(rewards, settings, takes):
         **{f"algorithm.{name}": value for name, value in settings.items()},
     )
     trainer = SimpleNamespace(recipe=recipe, state=SimpleNamespace(iteration=1), algorithm=make(recipe.algorithm))
-    asyncio.run(OnlineTrainer._collect(trainer, SimpleNamespace(counts=Counter()), Source()))
+    asyncio.run(OnlineTrainer._collect(trainer, SimpleNamespace(counts=Counter()), Source(), True))
     assert taken == takes
 
 
@@ -157,6 +188,30 @@ def test_a_run_starts_from_the_failures_of_an_earlier_one(model, tmp_path, capsy
     assert "1 known" in capsys.readouterr().out
     train(small(model, **history, algorithm__curriculum__epoch_groups=1), tmp_path / "c", resume=False)
     assert read_state(latest(tmp_path / "c"))["sampler"]["curriculum"]["tasks"] != kept, "it goes on from there"
+
+
+def test_a_run_with_all_additions_to_adagrpo_resumes_bit_for_bit(model, tmp_path, monkeypatch):
+    async def score(self):
+        return 1.0 if self.device_id in ("sim-1", "sim-3") else 0.25
+
+    monkeypatch.setattr(PhoneEnv, "score", score)
+    additions = {
+        **{"algorithm__curriculum__type": "learnable", "algorithm__value_baseline": "true"},
+        **{"algorithm__hindsight": 1.0, "algorithm__loss__ratio_mask": "[0.9, 1.1]", "phone__partial_credit": "true"},
+    }
+    recipe = small(model, **additions, rollout__max_staleness=0)
+    train(recipe, tmp_path / "straight", resume=False)
+    shorter = recipe.model_copy(update={"train": recipe.train.model_copy(update={"iterations": 1})})
+    train(shorter, tmp_path / "stopped", resume=False)
+    train(recipe, tmp_path / "stopped", resume=True)
+    straight, stopped = (read_metrics(tmp_path / run / "metrics.jsonl") for run in ("straight", "stopped"))
+    names = ("train/loss", "train/ratio_mask_frac", "critic/value", "hindsight/gain", "rollout/reward", "replay/size")
+    for before, after in zip(straight, stopped, strict=True):
+        assert all(before[name] == after[name] for name in names) and before["hindsight/steps"] > 0
+    folders = [latest(tmp_path / run) for run in ("straight", "stopped")]
+    states = [read_state(folder)["sampler"] for folder in folders]
+    assert states[0] == states[1] and states[0]["curriculum"]["counts"]["MusicPause"]["episodes"] > 4
+    assert len({(folder / "adapter_model.safetensors").read_bytes() for folder in folders}) == 1
 
 
 def test_a_history_that_does_not_fit_is_refused(model, tmp_path):

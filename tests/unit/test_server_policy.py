@@ -50,6 +50,14 @@ def test_a_strict_server_is_asked_for_nothing_it_does_not_know(stand_in):
     assert not VLLM_FIELDS & set(server.bodies[-1])
 
 
+def test_the_thinking_switch_is_sent_to_servers_that_have_it(stand_in):
+    server = stand_in(like_vllm)
+    act(connect(server.url, "vlm", thinking=False))
+    assert server.bodies[-1]["chat_template_kwargs"] == {"enable_thinking": False}
+    with pytest.raises(ConfigError, match="engine.thinking is set, but .* has no such switch"):
+        connect(stand_in(strict).url, "vlm", thinking=False)
+
+
 @pytest.mark.parametrize(
     ("response", "text"),
     [

@@ -136,7 +136,7 @@ class Outage:
     def __init__(self, empty: int) -> None:
         self.empty, self.labels = empty, []
 
-    async def take(self, n, label):
+    async def take(self, n, label, draw):
         self.labels.append(label)
         return [Group(make_task("a"), ())] * n if len(self.labels) > self.empty else []
 

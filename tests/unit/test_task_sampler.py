@@ -80,6 +80,16 @@ def test_values_of_instructions_choose_the_tasks_once_the_critic_has_them():
     assert s.curriculum.active == {"A"} and s.curriculum.weights() == {"A": 1.0, "B": 0.2}
 
 
+def test_partial_credit_is_no_success_to_the_curriculum():
+    failing = sampler(epoch_groups=1, patience=1, cooldown=1)
+    failing.record([group(A, 0.25, 0.5)])
+    assert failing.curriculum.cooling == {"A"}
+    learnable = sampler(type="learnable")
+    learnable.record([group(A, 0.5, 1.0)])  # counted at once: (1 + 1/2) / (2 + 1)
+    learnable.record([group(B, 0.5, 0.0)])
+    assert learnable.curriculum.rates() == pytest.approx({"A": 0.5, "B": 1 / 6, "C": 0.5})
+
+
 def test_training_tasks_are_those_named_and_never_held_out():
     tasks = training_tasks(TasksSection(per_template=3, templates=("MusicPause", "TodoDue")))
     assert Counter(t.template for t in tasks) == {"MusicPause": 3, "TodoDue": 3}
@@ -93,7 +103,7 @@ class SamplerMachine(RuleBasedStateMachine):
     """Compares with a sampler that never restarts."""
 
     @initialize(
-        kind=st.sampled_from(["fcf", "uniform", "instruction_value"]),
+        kind=st.sampled_from(["fcf", "uniform", "instruction_value", "learnable"]),
         epoch=st.integers(1, 4),
         patience=st.integers(1, 2),
         cooldown=st.integers(0, 2),
@@ -137,7 +147,8 @@ class SamplerMachine(RuleBasedStateMachine):
     def a_restart_changes_nothing(self):
         states = [json.dumps(s.state_dict(), sort_keys=True) for s in (self.sampler, self.twin)]
         assert states[0] == states[1] and self.sampler.curriculum.weights() == self.twin.curriculum.weights()
-        assert self.sampler.state_dict()["seen"] == self.recorded % self.section.epoch_groups
+        epoch = 1 if self.section.type == "learnable" else self.section.epoch_groups
+        assert self.sampler.state_dict()["seen"] == self.recorded % epoch
 
     @invariant()
     def something_can_be_sampled_unless_the_curriculum_removed_it_all(self):

@@ -20,7 +20,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import count, islice
+from itertools import combinations, count, islice
 from typing import Any, ClassVar, Literal
 
 from mobilerl.envs.base import Action, Back, Finish, Home, Task, Type
@@ -258,16 +258,28 @@ class GeneratedTask(Template):
         """Whether the tables of all apps are as expected and the answer is right."""
         if self.expected and not same_answer(answer, self.expected):
             return False
+        return self._holds(phone, self.ops)
+
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        """Which of several changes were made, if nothing else was changed."""
+        if len(self.ops) == 1:
+            return super().conditions(phone, answer)
+        some = (ops for n in range(len(self.ops), 0, -1) for ops in combinations(self.ops, n))
+        made = next((ops for ops in some if self._holds(phone, ops)), ())
+        return [op in made for op in self.ops]
+
+    def _holds(self, phone: Admin, ops: Sequence[goals.Op]) -> bool:
+        """Whether the tables of all apps are as these operations leave them."""
         return all(
             _comparable(phone.rows(f"{app.spec.authority}/{name}")) == _comparable(rows)
             for app in self.apps.values()
-            for name, rows in self.expected_tables(app).items()
+            for name, rows in self.expected_tables(app, ops).items()
         )
 
-    def expected_tables(self, app: GeneratedApp) -> dict[str, list[Row]]:
-        """The expected tables of an app after the task."""
+    def expected_tables(self, app: GeneratedApp, ops: Sequence[goals.Op]) -> dict[str, list[Row]]:
+        """The expected tables of an app after these operations."""
         db = app.db
-        for op in self.ops:
+        for op in ops:
             if op["app"] == app.spec.number and op["kind"] not in (*goals.QUESTIONS, "missing"):
                 db = goals.apply(op, db)
         return db

@@ -162,6 +162,11 @@ class Template:
         """Whether the task is done, from device state and the agent's last message."""
         return (not self.answer or self.says(answer, self.text(self.answer))) and self.done(phone)
 
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        """Which of the task's conditions hold, none of which does in the first state; a change that was not asked for
+        makes all of them false. By default the check is the only one."""
+        return [self.check(phone, answer)]
+
     def says(self, answer: str, wanted: str) -> bool:
         """Whether an answer is the wanted one, in English or as the phone shows it."""
         return any(same_answer(answer, reading) for reading in self.language.readings(wanted))
@@ -209,6 +214,11 @@ class RowTemplate(Template):
             phone.insert(self.table, **self.row(self.new_row))
         self.before = phone.rows(self.table)
         self.row_id = self.before[-1]["_id"] if self.before else 0
+
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        """Those of `done`, if it is one of `helpers` that has some."""
+        own = getattr(type(self).done, "conditions", None)
+        return own(self, phone) if own else super().conditions(phone, answer)
 
 
 def same_answer(answer: str, wanted: str | int) -> bool:

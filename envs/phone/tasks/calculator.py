@@ -47,6 +47,9 @@ class CalculatorCompute(_Sum):
     steps = 6
     answer = "{result}"
 
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        return [self.done(phone), self.check(phone, answer)]
+
 
 class CalculatorRecall(_Sum):
     """The result is in the history already."""

@@ -106,8 +106,12 @@ class ClockTimerStart(Template):
         self.p["preset"] = max(m for m in PRESETS if m <= self.p["minutes"])
 
     def done(self, phone: Admin) -> bool:
+        return all(self.conditions(phone, ""))
+
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
         [prefs] = phone.rows("clock/prefs")
-        return prefs["timer_running"] == 1 and prefs["timer_total"] == 60 * self.p["minutes"]
+        set_up = prefs["timer_total"] == 60 * self.p["minutes"]
+        return [set_up, set_up and prefs["timer_running"] == 1]
 
 
 class ClockCityTime(Template):

@@ -116,3 +116,8 @@ class FilesOrganise(_OneFile):
     def done(self, phone: Admin) -> bool:
         inside = phone.list_files(_path(f"{self.p['folder']}/{self.p['new']}"))
         return inside == [self.p["name"]] and self.moved(phone, self.p["new"], self.p["folder"])
+
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        folder, done = self.p["folder"], self.done(phone)
+        created = self.before | {folder: sorted([*self.before[folder], self.p["new"]])}
+        return [done or _tree(phone) == created, done]

@@ -40,12 +40,18 @@ def edits(**values: str | int) -> Done:
 
 
 def adds(**values: str | int) -> Done:
-    """Exactly one row is new, and it has these values."""
+    """Exactly one row is new, and it has these values. Each value of a parameter is a condition of its own."""
 
     def done(task: RowTemplate, phone: Admin) -> bool:
         new = find_added(task.before, phone.rows(task.table))
         return [{k: row.get(k) for k in values} for row in new] == [task.row(values)]
 
+    def conditions(task: RowTemplate, phone: Admin) -> list[bool]:
+        new, wanted = find_added(task.before, phone.rows(task.table)), task.row(values)
+        asked = [k for k, value in values.items() if isinstance(value, str) and "{" in value]
+        return [len(new) == 1 and new[0].get(k) == wanted[k] for k in asked]
+
+    done.conditions = conditions  # type: ignore[attr-defined]  # for `RowTemplate.conditions`
     return done
 
 

@@ -142,3 +142,8 @@ class MusicFillPlaylist(_Playlist):
 
     def done(self, phone: Admin) -> bool:
         return self.made(phone, self.p["song"], self.p["second"])
+
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        first, second = self.p["song"], self.p["second"]
+        holds = {songs: self.made(phone, *songs) for songs in ((), (first,), (second,), (first, second))}
+        return [any(holds.values()), *(any(holds[s] for s in holds if song in s) for song in (first, second))]

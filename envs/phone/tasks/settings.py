@@ -55,6 +55,13 @@ class _Settings(Template):
     def done(self, phone: Admin) -> bool:
         return self._values(phone) == self.before | self.target_values()
 
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        if not (wanted := self.target_values()):
+            return super().conditions(phone, answer)
+        values = self._values(phone)
+        kept = all(value in (self.before[title], wanted.get(title)) for title, value in values.items())
+        return [kept and values[title] == value for title, value in wanted.items()]
+
 
 class _Switches(_Settings):
     """Switches on different pages, param name -> whether it is to be on."""

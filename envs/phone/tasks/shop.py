@@ -85,6 +85,11 @@ class ShopAddToCart(_OneProduct):
     def done(self, phone: Admin) -> bool:
         return self.cart_holds(phone, (self.p["product"], self.p["quantity"]))
 
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
+        product, lines = self.p["product"], phone.rows(CART)
+        put = len(lines) == 1 and self.cart_holds(phone, (product, lines[0]["quantity"]))
+        return [put, self.done(phone)]
+
 
 class _InCart(_OneProduct):
     """The product lies in the cart, next to another one."""
@@ -124,12 +129,16 @@ class ShopBuy(_OneProduct):
     steps = 11
 
     def done(self, phone: Admin) -> bool:
+        return all(self.conditions(phone, ""))
+
+    def conditions(self, phone: Admin, answer: str) -> list[bool]:
         known = {r["_id"] for r in self.orders}
         new = [r for r in phone.rows(ORDERS) if r["_id"] not in known]
-        if [r["address"] for r in new] != [self.p["address"]] or phone.rows(CART):
-            return False
+        if len(new) != 1 or phone.rows(CART):
+            return [False, False]
         items = [(r["name"], r["quantity"]) for r in phone.rows(ITEMS) if r["number"] == new[0]["number"]]
-        return items == [(self.p["product"], 1)]
+        bought = items == [(self.p["product"], 1)]
+        return [bought, bought and new[0]["address"] == self.p["address"]]
 
 
 class ShopBuySoldOut(_OneProduct):

@@ -7,8 +7,10 @@ from mobilerl.algorithms.advantages.digirl import (
     keep_trajectories,
 )
 from mobilerl.algorithms.advantages.group import group_relative, informative
+from mobilerl.algorithms.advantages.hindsight import hindsight_advantage
 from mobilerl.algorithms.advantages.returns import (
     distrl_reward,
+    gae,
     keep_highest,
     monte_carlo_return,
     retrace_delta,
@@ -19,7 +21,9 @@ from mobilerl.algorithms.advantages.returns import (
 __all__ = [
     "distrl_reward",
     "doubly_robust_step",
+    "gae",
     "group_relative",
+    "hindsight_advantage",
     "informative",
     "instruction_advantage",
     "keep_highest",

@@ -75,6 +75,26 @@ def retrace_delta(value: Tensor, next_value: Tensor, reward: Tensor, ratio: Tens
     return _discounted_sum(delta, gamma * lam * ratio.clamp(max=1.0))
 
 
+def gae(reward: Tensor, value: Tensor, lam: float, gamma: float = 1.0) -> Tensor:
+    """Generalized advantage estimate over the steps of an episode that ended (Schulman et al. 2016, eq. 16).
+
+        A_t = sum_{k >= t} (gamma lam)^(k - t) delta_k,    delta_t = r_t + gamma V(s_{t+1}) - V(s_t),    V(s_{T+1}) = 0
+
+    With lam 1 and gamma 1 it is the return minus the value of the state; with lam 0, `td_error`. It is `retrace_delta`
+    on policy.
+
+    Args:
+        reward: (T,) r_t.
+        value: (T,) V(s_t).
+        lam, gamma: in [0, 1].
+
+    Returns:
+        (T,) A_t.
+    """
+    next_value = torch.cat([value[1:], value.new_zeros(1)])
+    return retrace_delta(value, next_value, reward, torch.ones_like(value), gamma, lam)
+
+
 def retrace_target(
     value: Tensor, next_value: Tensor, reward: Tensor, ratio: Tensor, gamma: float, lam: float
 ) -> Tensor:

@@ -2,5 +2,8 @@
 
 from mobilerl.algorithms.curriculum.failure import FailureCurriculum
 from mobilerl.algorithms.curriculum.instruction_value import InstructionValueCurriculum
+from mobilerl.algorithms.curriculum.learnable import LearnableCurriculum
 
-__all__ = ["FailureCurriculum", "InstructionValueCurriculum"]
+Curriculum = FailureCurriculum | InstructionValueCurriculum | LearnableCurriculum
+
+__all__ = ["Curriculum", "FailureCurriculum", "InstructionValueCurriculum", "LearnableCurriculum"]

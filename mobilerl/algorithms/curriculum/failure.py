@@ -10,6 +10,7 @@ from typing import Any
 
 from mobilerl.algorithms.checks import count
 from mobilerl.algorithms.curriculum.sampling import distinct, systematic_sample
+from mobilerl.records import SUCCESS
 
 
 @dataclass(slots=True)
@@ -26,10 +27,10 @@ class _History:
 class FailureCurriculum:
     """Failure curriculum filtering, FCF (MobileRL): spends fewer rollouts on tasks that cannot be solved yet.
 
-    A task whose rewards are all 0 in `patience` consecutive epochs enters cooldown. For the next `cooldown` epochs its
-    weight is exp(-f), where f is the number of its consecutive failed epochs; then it is removed. Any success (a
-    reward > 0) resets it to weight 1, even after removal, since its last episodes may end late. An epoch in which a
-    task was not sampled shortens its cooldown but does not add to f.
+    A task without a success in `patience` consecutive epochs enters cooldown. For the next `cooldown` epochs its weight
+    is exp(-f), where f is the number of its consecutive failed epochs; then it is removed. Any success, but no partial
+    credit, resets it to weight 1, even after removal, since its last episodes may end late. An epoch in which a task
+    was not sampled shortens its cooldown but does not add to f.
 
     `revisit_every=n` gives a removed task one probe every n epochs: from the n-th epoch after its removal (or after its
     last probe) it has weight 1 until an epoch samples it. None removes tasks for good.
@@ -100,7 +101,7 @@ class FailureCurriculum:
                 raise ValueError(f"curriculum: rewards for unknown task {task!r}")
         for task, history in self._tasks.items():
             rewards = epoch_rewards.get(task, ())
-            if any(reward > 0 for reward in rewards):
+            if any(reward > SUCCESS for reward in rewards):
                 self._tasks[task] = _History()
             else:
                 self._age(history, sampled=len(rewards) > 0)

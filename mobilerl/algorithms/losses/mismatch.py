@@ -25,6 +25,9 @@ def mismatch_mask(
     tokens is that of `clipped_policy_loss` with `is_cap` = high. `sequence` is the mask of TRL's `sequence_mask`, which
     has no lower limit. Log-ratios are clamped to +-20.
 
+    With the log-probabilities of the policy being trained as `old_logp`, `token` is the two-sided mask of SAO (arXiv
+    2607.07508): a token that has moved out of the limits has no gradient, whatever the sign of its advantage.
+
     Args:
         old_logp: (R, L) log-probabilities that the learner computed with the weights of the rollout.
         rollout_logp: (R, L) log-probabilities recorded when the tokens were sampled. Padding may hold anything.

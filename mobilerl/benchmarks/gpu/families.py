@@ -1,5 +1,5 @@
 """Compares this device with the CPU, the sampler with the learner, and settings that must change nothing, for tiny
-Qwen2.5-VL, Qwen3-VL and GLM-4.1V. Without a GPU the device is the CPU, which only tests this phase."""
+Qwen2.5-VL, Qwen3-VL, Qwen3.5 and GLM-4.1V. Without a GPU the device is the CPU, which only tests this phase."""
 
 from __future__ import annotations
 

@@ -6,11 +6,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from mobilerl.config.marks import ANY, OnlyWith, Resumable
+from mobilerl.config.marks import ANY, NotWith, OnlyWith, Resumable
 from mobilerl.config.optimizer import OptimizerSection
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Weight
 
 FCF = OnlyWith({"algorithm.curriculum.type": ("fcf",)})
+LEARNABLE = OnlyWith({"algorithm.curriculum.type": ("learnable",)})
+IN_EPOCHS = NotWith("algorithm.curriculum.type", ("learnable",))
+CurriculumType = Literal["fcf", "uniform", "instruction_value", "learnable"]
 RECOMPUTED = OnlyWith({"algorithm.loss.recompute_old_logprobs": (True,)})
 MASKED = OnlyWith({"algorithm.loss.mismatch_mask": ANY})
 
@@ -18,12 +21,15 @@ MASKED = OnlyWith({"algorithm.loss.mismatch_mask": ANY})
 class CurriculumSection(Section):
     """Which tasks are sampled."""
 
-    type: Literal["fcf", "uniform", "instruction_value"] = "uniform"
+    type: CurriculumType = "uniform"
     """Curriculum: `fcf` is failure curriculum filtering (MobileRL); `instruction_value` prefers tasks that are solved
-    about half of the time (after DigiRL's instruction filter)."""
+    about half of the time (after DigiRL's instruction filter); `learnable` samples tasks by p (1 - p), with p the
+    running success rate."""
     key: Literal["template", "task"] = "template"
     """What is sampled and filtered: a `template` with all its instances, or each `task` (instance) by itself."""
-    epoch_groups: Positive | None = None
+    watch: Annotated[float, Field(gt=0.0, lt=1.0), LEARNABLE] = 0.05
+    """Fraction of the samples for tasks that are solved nearly always or nearly never."""
+    epoch_groups: Annotated[Positive | None, IN_EPOCHS] = None
     """Groups per curriculum epoch; null for twice the number of templates (or tasks, see `key`)."""
     patience: Annotated[Positive, FCF] = 2
     """Number of consecutive failed epochs before a task enters cooldown (MobileRL: 2)."""
@@ -53,15 +59,18 @@ class ClippedLossSection(Section):
     is outside `mismatch_limits`; null for no mask."""
     mismatch_limits: Annotated[tuple[float, float], MASKED] = (0.5, 5.0)
     """Lowest and highest ratio that is not masked (IcePop: 0.5 and 5)."""
+    ratio_mask: tuple[float, float] | None = None
+    """Mask tokens whose ratio of the policy being trained to the rollout is below the first or above the second of
+    these limits, on both sides whatever the advantage (SAO); null for no mask."""
     recompute_old_logprobs: bool = True
     """Clip against log-probabilities recomputed by the trainer instead of those of the rollout."""
     loss_aggregation: Literal["token-mean", "sample-mean", "trajectory-mean"] = "trajectory-mean"
     """Loss aggregation: whether tokens, samples or trajectories have equal weight in a mini-batch."""
 
-    @field_validator("mismatch_limits")
+    @field_validator("mismatch_limits", "ratio_mask")
     @classmethod
-    def _around_one(cls, limits: tuple[float, float]) -> tuple[float, float]:
-        if not 0.0 <= limits[0] <= 1.0 <= limits[1]:
+    def _around_one(cls, limits: tuple[float, float] | None) -> tuple[float, float] | None:
+        if limits is not None and not 0.0 <= limits[0] <= 1.0 <= limits[1]:
             raise ValueError("give two numbers around 1, the lower one at least 0")
         return limits
 

@@ -70,7 +70,7 @@ class VerlEngine:
         """Whether vLLM was found to read a prompt with images as the trainer does."""
         self._transferring = threading.Lock()
         """Held while weights or memory move between workers and servers."""
-        self.codec = Codec.load(model, settings.engine.max_pixels)
+        self.codec = Codec.load(model, settings.engine.max_pixels, settings.engine.thinking)
         with announced("joining the Ray cluster"):
             self.cluster = Cluster.join(settings.cluster)
         try:
@@ -86,7 +86,8 @@ class VerlEngine:
         # With LoRA the workers keep the initial adapter themselves.
         copy = reference and not (settings.engine.lora_rank or is_adapter(model))
         role = "actor_rollout_ref" if copy else "actor_rollout" if shared else "actor"
-        scoring = Scoring(str(model.resolve()), settings.temperature, settings.engine.max_pixels)
+        section = settings.engine
+        scoring = Scoring(str(model.resolve()), settings.temperature, section.max_pixels, section.thinking)
         # By default verl would reserve ten CPUs per GPU, but each GPU has one process.
         gpus = [settings.cluster.gpus_per_node] * settings.cluster.nodes
         pool = RayResourcePool(gpus, use_gpu=True, max_colocate_count=CPUS_PER_GPU)

@@ -53,6 +53,7 @@ class Scoring:
     """Checkpoint folder with tokenizer and image processor, visible to every node."""
     temperature: float
     max_pixels: int | None
+    thinking: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class PolicyWorker(ActorRolloutRefWorker):
     def __init__(self, config: Any, role: str, scoring: Scoring) -> None:
         super().__init__(config, role)
         self.scoring = scoring
-        self.codec = Codec.load(scoring.model, scoring.max_pixels)
+        self.codec = Codec.load(scoring.model, scoring.max_pixels, scoring.thinking)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def init_model(self) -> None:

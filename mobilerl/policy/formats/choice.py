@@ -24,6 +24,7 @@ NAMES: tuple[tuple[str, FormatName], ...] = (
     ("glm-4.5v", "glm-4.5v"),
     ("glm-4.6v", "glm-4.5v"),  # none of its own is published
     ("qwen3-vl", "qwen3-vl"),
+    ("qwen3.5", "qwen3-vl"),  # none of its own is published
     ("qwen2.5-vl", "qwen2.5-vl"),
 )
 """Parts of published names, in lower case, and their formats; the first match counts."""

@@ -49,7 +49,13 @@ class PhoneSuite:
     def env_factory(self) -> Callable[..., MobileEnv]:
         def make(device_id: str, transport: Transport) -> PhoneEnv:
             phone = self._phone
-            return PhoneEnv(device_id, popup_rate=phone.popup_rate, languages=phone.languages, transport=transport)
+            return PhoneEnv(
+                device_id,
+                popup_rate=phone.popup_rate,
+                languages=phone.languages,
+                transport=transport,
+                partial_credit=phone.partial_credit,
+            )
 
         return make
 
@@ -59,8 +65,10 @@ DEVELOPMENT_SEEDS = suite.HELD_OUT_SEEDS + 500_000
 """First of the held-out seeds for evaluation during training, which are not used for published results."""
 
 
-def make_phones(phone: PhoneSection, count: int, screenshots: bool = True, first: int = 0) -> list[PhoneEnv]:
-    """Makes `count` embedded phones, numbered from `first`.
+def make_phones(
+    phone: PhoneSection, count: int, screenshots: bool = True, first: int = 0, training: bool = False
+) -> list[PhoneEnv]:
+    """Makes `count` embedded phones, numbered from `first`. Only those for `training` give partial credit.
 
     Raises ConfigError for screenshots in Arabic on a machine without a font for it.
     """
@@ -77,6 +85,7 @@ def make_phones(phone: PhoneSection, count: int, screenshots: bool = True, first
             popup_rate=phone.popup_rate,
             screenshots=screenshots,
             languages=phone.languages,
+            partial_credit=training and phone.partial_credit,
         )
         for i in range(count)
     ]

@@ -21,17 +21,24 @@ MAX_PIXELS = 60_000
 WORKER = "mobilerl_verl_cpu.sleep.Slept"
 
 
+VERLS = "actor_rollout_ref."
+
+
 def compared(model: str, *flags: str) -> dict[str, Any]:
-    """What a server draws from a checkpoint, beside what the trainer and the local engine make of it."""
+    """What a server draws from a checkpoint, beside what the trainer and the local engine make of it.
+
+    Flags without dashes are settings of verl.
+    """
     with ray_cluster(1):
         return _compared(Path(model), flags)
 
 
 def _compared(model: Path, flags: Sequence[str]) -> dict[str, Any]:
-    own = engine_flags(f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={WORKER}")
+    worker = f"actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls={WORKER}"
+    own = engine_flags(worker, *(flag for flag in flags if flag.startswith(VERLS)))
     settings = ["--cluster.gpus_per_node", "1", "--engine.max_pixels", str(MAX_PIXELS), "--model", str(model)]
     settings += ["--engine.micro_batch_tokens", "1", "--algorithm.learning_rate", "1e-2"]
-    recipe = load_recipe("base/tiny-model", [*own, *settings, *flags])
+    recipe = load_recipe("base/tiny-model", [*own, *settings, *(flag for flag in flags if not flag.startswith(VERLS))])
     verl = make_trainer_engine(recipe)
     requests = [ask(verl, *screen) for screen in screens(recipe)]
     # Before any image: a prompt with one clears what a sleep has left.

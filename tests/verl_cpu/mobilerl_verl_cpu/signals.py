@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 
 import psutil
 import ray
@@ -28,9 +29,10 @@ def main() -> None:
     cluster = Cluster.join(ClusterSection(gpus_per_node=1))
     worker = Worker.remote()
     ray.get(worker.answer.remote())
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
     print(json.dumps([child.pid for child in psutil.Process().children(recursive=True)]), flush=True)
-    signal.pause()
+    asked.wait()  # signal.pause would miss a signal that is here before it
     print(ray.get(worker.answer.remote(), timeout=60), flush=True)
     cluster.leave()
 
