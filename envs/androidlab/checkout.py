@@ -6,12 +6,12 @@ No code of the checkout is run here.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mobilerl.envs.androidlab.tasks import LabTask, read_file, read_packages
+from mobilerl.envs.commit import commit_of
 
 TASKS = 138
 """Number of tasks of the published benchmark."""
@@ -28,7 +28,7 @@ class CheckoutError(ValueError):
 class Checkout:
     path: Path
     commit: str
-    """Commit of the checkout, with `+changes` if tracked files differ from it; `unknown` if git does not tell."""
+    """As `commit_of` tells it."""
     tasks: tuple[LabTask, ...]
     human_lengths: dict[str, float]
     """Number of steps in the human demonstration, by task id."""
@@ -74,7 +74,7 @@ def read_checkout(path: Path | str) -> Checkout:
             tasks |= {task.id: task for task in read_file(file, packages)}
         except ValueError as error:
             raise CheckoutError(f"{file.relative_to(path)}: {error}; check out {REPOSITORY} again") from None
-    return Checkout(path, _commit(path), tuple(tasks.values()), _read_lengths(path), packages)
+    return Checkout(path, commit_of(path), tuple(tasks.values()), _read_lengths(path), packages)
 
 
 def _read_lengths(path: Path) -> dict[str, float]:
@@ -83,20 +83,6 @@ def _read_lengths(path: Path) -> dict[str, float]:
         raise CheckoutError(f"{path} has no {LENGTHS} under evaluation/, which RRR needs; check it out completely")
     lengths = json.loads(file.read_bytes())
     return {name: float(length) for name, length in lengths.items() if type(length) in (int, float) and length > 0}
-
-
-def _commit(path: Path) -> str:
-    def git(*words: str) -> str:
-        command = ["git", "-c", "core.fsmonitor=false", "-C", str(path), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
-
-    try:
-        if Path(git("rev-parse", "--show-toplevel")).resolve() != path:
-            return "unknown"  # a copy without its history inside another repository
-        commit = git("rev-parse", "HEAD")
-        return commit + ("+changes" if git("status", "--porcelain", "--untracked-files=no", ".") else "")
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
 
 
 def _check_known(what: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -99,6 +99,7 @@ class Chromium:
         web = self.web
         context = await browser.new_context(
             viewport={"width": web.width, "height": web.height},
+            device_scale_factor=web.scale,
             is_mobile=True,
             has_touch=True,
             accept_downloads=False,

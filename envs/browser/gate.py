@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+INDEX = "index.html"
+"""File that a folder shows."""
 HEAD_BYTES = 1 << 16
 """Maximum size of a request's head."""
 
@@ -17,7 +19,7 @@ class Gate:
 
     def __init__(self, sites: Mapping[str, Path]) -> None:
         self._sites = {host: Path(folder).resolve() for host, folder in sites.items()}
-        self._files: dict[str, bytes | None] = {}
+        self._files: dict[str, tuple[str, bytes]] = {}
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -53,26 +55,26 @@ class Gate:
             writer.close()
 
     def _answer(self, method: str, url: str) -> bytes:
-        content = self._content(url) if method == "GET" else None
-        status = "200 OK" if content is not None else "403 Forbidden"
-        kind = mimetypes.guess_type(urlsplit(url).path)[0] if content is not None else "text/plain"
-        body = content if content is not None else b"This address is not one that the recipe lists."
-        kind = kind or "application/octet-stream"
+        found = self._read(url) if method == "GET" else None
+        status = "200 OK" if found is not None else "403 Forbidden"
+        kind, body = found or ("text/plain", b"This address is not one that the recipe lists.")
         fields = [
             f"Content-Type: {kind}{'; charset=utf-8' if kind.startswith('text/') else ''}",
             f"Content-Length: {len(body)}",
-            f"Cache-Control: {'max-age=86400' if content is not None else 'no-store'}",
+            f"Cache-Control: {'max-age=86400' if found is not None else 'no-store'}",
         ]
         return "\r\n".join([f"HTTP/1.1 {status}", *fields, "", ""]).encode() + body
 
-    def _content(self, url: str) -> bytes | None:
-        """The file that a URL names; None if there is none, or none that may be read."""
+    def _read(self, url: str) -> tuple[str, bytes] | None:
+        """Type and content of the file that a URL names; None if there is none, or none that may be read."""
         if url not in self._files:
             parts = urlsplit(url)
             folder = self._sites.get(parts.hostname or "") if parts.scheme == "http" else None
-            path = (folder / unquote(parts.path).lstrip("/")).resolve() if folder else None
-            inside = path is not None and folder is not None and path.is_relative_to(folder) and path.is_file()
-            if path is None or not inside:
+            if folder is None:
                 return None
-            self._files[url] = path.read_bytes()
+            path = (folder / unquote(parts.path).lstrip("/")).resolve()
+            path = (path / INDEX).resolve() if path.is_dir() else path
+            if not (path.is_relative_to(folder) and path.is_file()):
+                return None
+            self._files[url] = mimetypes.guess_type(path.name)[0] or "application/octet-stream", path.read_bytes()
         return self._files[url]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from playwright.async_api import BrowserContext, CDPSession, Error
@@ -14,7 +14,7 @@ from playwright.async_api import Page as Tab
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
 from mobilerl.envs.browser.scripts import CLICKED, PICKER, PREPARE_FIELD, SETTLE, VIEWPORT
 from mobilerl.envs.browser.snapshot import ARGUMENTS
-from mobilerl.envs.browser.tab import WatchedTab, first_line
+from mobilerl.envs.browser.tab import NAVIGATED, BadStatus, T, WatchedTab, first_line, together
 from mobilerl.envs.browser.tree import to_xml
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
@@ -26,8 +26,6 @@ rest."""
 GARBAGE_EVERY = 4
 """Interval in episodes."""
 LONG_PRESS_S, SWIPE_S, SWIPE_MOVES = 0.8, 0.2, 8
-NAVIGATED = "navigat"
-"""Part of Chromium's message when the page was replaced while a script ran in it."""
 
 
 class Page(WatchedTab):
@@ -54,15 +52,20 @@ class Page(WatchedTab):
     async def prepare(self) -> None:
         """Called once for a new page."""
         await self.send("Page.enable")
+        screen = {"width": self.web.width, "height": self.web.height, "deviceScaleFactor": self.web.scale}
+        # as the context does, but for this session, whose screenshots would otherwise be of the scale 1
+        await self.send("Emulation.setDeviceMetricsOverride", mobile=True, **screen)
         viewport = VIEWPORT % json.dumps(self.web.viewport) if self.web.viewport else ""
         source = PICKER + viewport
         await self.send("Page.addScriptToEvaluateOnNewDocument", source=source, worldName="phone")
 
-    async def open(self, url: str) -> None:
-        """Loads a page, from which Back leads nowhere."""
-        answer = await self._do(self._tab.goto(url, timeout=1000 * self._timeout_s))
+    async def open(self, url: str, seconds: float | None = None) -> None:
+        """Loads a page, from which Back leads nowhere. `seconds` replaces the time limit of commands. Raises BadStatus
+        if the server does not give it."""
+        seconds = self._timeout_s if seconds is None else seconds
+        answer = await self._do(self._tab.goto(url, timeout=1000 * seconds), seconds)
         if answer is not None and answer.status >= 400:
-            raise InfraError(f"{url} answered {answer.status}")
+            raise BadStatus(f"{url} answered {answer.status}")
         self._first = (await self.send("Page.getNavigationHistory"))["currentIndex"]
         self.events.clear()
 
@@ -76,15 +79,19 @@ class Page(WatchedTab):
         if self._cleared % GARBAGE_EVERY == 0:  # Chromium keeps up to a hundred MB of them
             await self.send("HeapProfiler.collectGarbage")
 
-    async def run(self, script: str, argument: Any = None) -> Any:
+    async def run(self, script: str, argument: Any = None, seconds: float | None = None) -> Any:
         """The value of a function of JavaScript, which is repeated once in the new page if the page was replaced."""
         try:
-            return await self._do(self._tab.evaluate(script, argument))
+            return await self._do(self._tab.evaluate(script, argument), seconds)
         except InfraError as error:
             if NAVIGATED not in str(error):
                 raise
         await self._do(self._tab.wait_for_load_state("domcontentloaded"))
-        return await self._do(self._tab.evaluate(script, argument))
+        return await self._do(self._tab.evaluate(script, argument), seconds)
+
+    async def use(self, work: Callable[[Tab], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
+        """The result of what `work` does with Playwright's page."""
+        return await self._do(work(self._tab), seconds)
 
     async def ping(self) -> None:
         await self.run("() => 1")
@@ -103,14 +110,14 @@ class Page(WatchedTab):
     @property
     def size(self) -> tuple[int, int]:
         """Width and height in pixels."""
-        return self.web.width, self.web.height
+        return round(self.web.width * self.web.scale), round(self.web.height * self.web.scale)
 
     async def tree(self, hidden: Collection[str] = ()) -> str:
         """The UI tree of the page once it has settled, without the elements whose ids are `hidden`. Draws nothing."""
         zoom, left, top, *focus = await self.run(SETTLE, SETTLE_MS)
         captured = await self.send("DOMSnapshot.captureSnapshot", **ARGUMENTS)
         self._shown = self.web.width / zoom, self.web.height / zoom
-        return to_xml(captured, (left, top, *self._shown), zoom, focus, hidden)
+        return to_xml(captured, (left, top, *self._shown), zoom * self.web.scale, focus, hidden)
 
     async def screenshot(self) -> bytes:
         """The screen as PNG."""
@@ -125,7 +132,7 @@ class Page(WatchedTab):
         match action.kind:
             case "tap":
                 point = self._point(action.x, action.y)
-                await self._do(_together(self._tab.evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
+                await self._do(together(self._tab.evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
             case "long_press" | "swipe":
                 await self._touch(action)
             case "type":
@@ -188,13 +195,6 @@ class Page(WatchedTab):
             return "there is no page to go back to"
         await self.send("Page.navigateToHistoryEntry", entryId=history["entries"][place - 1]["id"])
         return ""
-
-
-async def _together(waiting: Coroutine[Any, Any, object], acting: Coroutine[Any, Any, object]) -> None:
-    """Begins to wait for something, then does it. A page that is left meanwhile gives no answer, and needs none."""
-    answers = await asyncio.gather(waiting, acting, return_exceptions=True)
-    if faults := [a for a in answers if isinstance(a, BaseException) and NAVIGATED not in str(a)]:
-        raise faults[0]
 
 
 def _between(start: tuple[float, float], end: tuple[float, float], part: float) -> tuple[float, float]:

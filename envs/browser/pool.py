@@ -39,7 +39,10 @@ class BrowserDevice:
         return bool(self.page.gone)
 
     async def destroy(self, failed: bool = False) -> None:
-        await self.page.close()
+        try:
+            await self.env.close()
+        finally:
+            await self.page.close()
 
 
 class BrowserProvider:

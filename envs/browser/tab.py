@@ -11,6 +11,12 @@ from playwright.async_api import BrowserContext, Dialog, Error, Page
 from mobilerl.envs.base import InfraError
 
 T = TypeVar("T")
+NAVIGATED = "navigat"
+"""Part of Chromium's message when the page was replaced while a script ran in it."""
+
+
+class BadStatus(InfraError):
+    """The server has answered that there is no such page, or that it has failed."""
 
 
 class WatchedTab:
@@ -70,3 +76,10 @@ class WatchedTab:
 
 def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+async def together(waiting: Coroutine[Any, Any, object], acting: Coroutine[Any, Any, object]) -> None:
+    """Begins to wait for something, then does it. A page that is left meanwhile gives no answer, and needs none."""
+    answers = await asyncio.gather(waiting, acting, return_exceptions=True)
+    if faults := [a for a in answers if isinstance(a, BaseException) and NAVIGATED not in str(a)]:
+        raise faults[0]

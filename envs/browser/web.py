@@ -10,11 +10,13 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Web:
     """What pages may show, and on which screen. `sites` maps host names to folders, whose files are all that can be
-    reached beside the HOST:PORT in `addresses`. The size is in density-independent pixels, and in those
-    of screenshots. `viewport` is what `<meta name="viewport">` says in pages that do not say it themselves."""
+    reached beside the HOST:PORT in `addresses`. The size is in density-independent pixels, each of which is `scale`
+    pixels of a screenshot wide. `viewport` is what `<meta name="viewport">` says in pages that do not say it
+    themselves."""
 
     width: int
     height: int
+    scale: float = 1.0
     viewport: str = ""
     sites: Mapping[str, Path] = field(default_factory=dict)
     addresses: Collection[str] = ()

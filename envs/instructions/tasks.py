@@ -19,7 +19,11 @@ from mobilerl.envs.text_files import read_text
 SUITE = "instructions"
 Line = Annotated[str, Field(min_length=1)]
 """A command line for the device's shell."""
-PATTERNS = {"id": "a name of letters, digits, _, - and .", "app": "a package, such as com.android.settings"}
+PATTERNS = {
+    "id": "a name of letters, digits, _, - and .",
+    "app": "a package, such as com.android.settings",
+    "start": "a path, such as /list",
+}
 """What the fields with a pattern may be, in words."""
 HEADER = re.compile(r"\s*\[\[\s*task\s*\]\]")
 

@@ -24,6 +24,7 @@ PROTOCOL_TEXTS = frozenset(
     """mobilerl agent agent.format agent.grounding agent.layout agent.screen_style sampling split parts tasks templates
     step_budget budgets_sha256 file_sha256 leak_guard screen languages fleet reset start success screens_and_actions
     androidworld_commit settle androidlab_commit tasks_of_benchmark mode equal_actions date location type_action
+    mobilegym_commit actions answers screenshot
     judge_trees judge.model judge.prompt_hash judge.sampling judge.examples judge.unfinished""".split()
 )
 """Keys of a protocol whose text is published."""

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from mobilerl.config.marks import EVALUATIONS, NotWith, OnlyWith, UsedBy
+from mobilerl.config.marks import ANY, EVALUATIONS, NotWith, OnlyWith, UsedBy
 from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url, Variable
 
-DRAWN = OnlyWith({"fleet.type": ("embedded", "docker")})
-POPULATED = NotWith("suite.type", ("androidworld", "androidlab", "miniwob", "instructions"))
+DRAWN = OnlyWith({"fleet.type": ("embedded", "docker"), "suite.url": ANY})
+POPULATED = NotWith("suite.type", ("androidworld", "androidlab", "miniwob", "mobilegym", "instructions"))
 UNJUDGED = NotWith("judge.reward", (True,))
 DOCKER, ADB = OnlyWith({"fleet.type": ("docker",)}), OnlyWith({"fleet.type": ("adb",)})
 FLEET = OnlyWith({"fleet.type": ("docker", "adb")})
@@ -21,9 +21,9 @@ class PhoneSection(Section):
     """The phones that episodes run on."""
 
     width: Annotated[int, Field(ge=180, le=2160), DRAWN] = 360
-    """Screen width of an embedded phone, in pixels."""
+    """Screen width of an embedded phone, or of the pages of a web app (`suite.url`), in pixels."""
     height: Annotated[int, Field(ge=360, le=4320), DRAWN] = 720
-    """Screen height of an embedded phone, in pixels. Its density makes 360 dp of the width, and about 800 of that of a
+    """Screen height of such a phone, in pixels. Its density makes 360 dp of the width, and about 800 of that of a
     tablet, which is a screen squarer than 1.65 to 1."""
     popup_rate: Annotated[Share, POPULATED] = 0.5
     """Probability that a pop-up interrupts an episode."""

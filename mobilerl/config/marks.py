@@ -12,8 +12,9 @@ ANY: tuple[Any, ...] = ()
 """Accepted values of `OnlyWith` and `NotWith`: anything but empty, 0, false and null."""
 EVAL_PLUGIN = "eval PLUGIN"
 """Evaluation on a suite of an installed package, as a command of `UsedBy`."""
-EVALUATIONS = ("eval sim", "eval generated", "eval instructions", "eval androidworld", "eval miniwob", EVAL_PLUGIN)
-"""All evaluations, as commands of `UsedBy`."""
+WEB = ("eval miniwob", "eval mobilegym")
+EVALUATIONS = ("eval sim", "eval generated", "eval instructions", "eval androidworld", *WEB, EVAL_PLUGIN)
+"""All evaluations, as commands of `UsedBy`; those on pages of Chromium are in `WEB`."""
 
 
 @dataclass(frozen=True, eq=False)

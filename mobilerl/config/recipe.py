@@ -13,7 +13,7 @@ from mobilerl.config.algorithms import OWN as ALGORITHMS
 from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm, algorithm_sections
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
-from mobilerl.config.marks import EVAL_PLUGIN, RESUMABLE, OnlyWith, Resumable, UsedBy
+from mobilerl.config.marks import EVAL_PLUGIN, RESUMABLE, WEB, OnlyWith, Resumable, UsedBy
 from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.suite import OWN as SUITES
@@ -32,9 +32,9 @@ from mobilerl.config.types import Section, union_of
 PAGES, ENGINES = UsedBy(("pages",)), UsedBy(("train", "pages"))
 TRAININGS = UsedBy(("train", "sft", "pages"))
 SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
-FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld", "eval miniwob", EVAL_PLUGIN))
-JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions", "eval miniwob", EVAL_PLUGIN))
-ROLLOUT = UsedBy(("train", "eval instructions", "eval miniwob", EVAL_PLUGIN))
+FLEET = UsedBy(("train", "fleet", "eval instructions", "eval androidworld", *WEB, EVAL_PLUGIN))
+JUDGE = UsedBy(("train", "eval sim", "eval generated", "eval instructions", *WEB, EVAL_PLUGIN))
+ROLLOUT = UsedBy(("train", "eval instructions", *WEB, EVAL_PLUGIN))
 VLLM, VERL = OnlyWith({"engine.type": ("vllm", "verl")}), OnlyWith({"engine.type": ("verl",)})
 
 

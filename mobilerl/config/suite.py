@@ -9,7 +9,8 @@ from pydantic import Field
 
 from mobilerl.config.devices import FleetSection
 from mobilerl.config.marks import RESUMABLE
-from mobilerl.config.types import Positive, Section, Weight, type_of, union_of
+from mobilerl.config.types import Count, Positive, Section, Weight, type_of, union_of
+from mobilerl.envs.instructions.web import address
 from mobilerl.envs.plugins import with_plugins
 
 EMULATOR_MB = 3072
@@ -21,7 +22,7 @@ ANDROIDWORLD_DEADLINE_S = 1800.0
 TYPE = Field(
     description="Suite of tasks: `phone` for the embedded phone's own apps, `generated` for apps made from a seed, "
     "`androidworld` for AndroidWorld's, `androidlab` and `instructions` for those of a file, in AndroidLab's apps or "
-    "your own, `miniwob` for MiniWoB++."
+    "your own, `miniwob` for MiniWoB++, `mobilegym` for MobileGym's."
 )
 
 
@@ -110,11 +111,25 @@ class FileSuite(SuiteBase):
 
 
 class InstructionsSuiteSection(FileSuite):
-    """Your own instructions, on your own app (docs/instructions.md)."""
+    """Your own instructions, on your own app or web app (docs/instructions.md)."""
 
     module = "mobilerl.suites.instructions.training"
     evaluation = "mobilerl.suites.instructions.command:InstructionsCommand"
+    fleets = ("embedded", "docker", "adb", "browser")
     type: Annotated[Literal["instructions"], TYPE] = "instructions"
+    url: Annotated[str, RESUMABLE] = ""
+    """Address of a web app, such as http://127.0.0.1:3000, for fleet.type = "browser"; pages reach no other."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError unless there is a file, and a web app for pages of Chromium and no others."""
+        super().check(fleet, workers, deadline_s)
+        if fleet.type == "browser":
+            try:
+                address(self.url)
+            except ValueError as error:
+                raise ValueError(f"suite.url: {error}") from None
+        elif self.url:
+            raise ValueError('suite.url is a web app, which runs on pages: set fleet.type = "browser"')
 
 
 class AndroidLabSuiteSection(FileSuite):
@@ -162,12 +177,41 @@ class MiniWoBSuiteSection(SuiteBase):
     """Step budget of an episode."""
 
 
+class MobileGymSuiteSection(SuiteBase):
+    """MobileGym's tasks, on pages of Chromium with its simulated phone (docs/benchmarks.md)."""
+
+    module = "mobilerl.suites.mobilegym.training"
+    evaluation = "mobilerl.suites.mobilegym.command:MobileGymCommand"
+    fleets = ("browser",)
+    type: Annotated[Literal["mobilegym"], TYPE] = "mobilegym"
+    checkout: Annotated[str, RESUMABLE] = ""
+    """Your checkout of MobileGym, in which `npm run build` has run."""
+    python: Annotated[str, RESUMABLE] = ""
+    """Interpreter with the requirements of its `bench_env`, which sets tasks up and judges them; empty for this one."""
+    sample_seed: Count = 42
+    """Seed of the parameters of all tasks, as `--sample-seed` of MobileGym's own runner."""
+    reward: Literal["success", "progress"] = "success"
+    """Reward of an episode: 1 for a success and otherwise 0, or (`progress`) half of the share of its goal's
+    conditions that hold."""
+    scale: Annotated[float, Field(ge=1.0, le=4.0)] = 3.0
+    """Pixels of a screenshot per density-independent pixel of the screen, which is 360 x 800; the benchmark's is 3."""
+
+    def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
+        """Raises ValueError without a checkout."""
+        if not self.checkout:
+            raise ValueError(
+                'suite.type = "mobilegym" needs suite.checkout, your checkout of MobileGym, as docs/benchmarks.md '
+                "gets it"
+            )
+
+
 OWN: dict[str, type[SuiteBase]] = {
     "phone": PhoneSuiteSection,
     "generated": GeneratedSuiteSection,
     "androidworld": AndroidWorldSuiteSection,
     "androidlab": AndroidLabSuiteSection,
     "miniwob": MiniWoBSuiteSection,
+    "mobilegym": MobileGymSuiteSection,
     "instructions": InstructionsSuiteSection,
 }
 

@@ -89,15 +89,18 @@ class PlanCommand(EvalCommand):
     """Evaluation of a `Plan`; by default of every suite that holds tasks out from training."""
 
     plan: type[Plan] = SuitePlan
+    instances = INSTANCES
+    """Default number of instances per template, unless each is sampled several times."""
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         option, with_seeds = parser.add_argument, "instances" in self.plan.model_fields
         option("--template", action="append", default=[], metavar="NAME", help="only this one; can be repeated")
         option("--trials", type=int, metavar="N", help="episodes per instance (default 1)")
         if with_seeds:
-            option("--instances", type=int, metavar="N", help=f"instances per template (default {INSTANCES})")
+            option("--instances", type=int, metavar="N", help=f"instances per template (default {self.instances})")
         option("--temperature", type=float, metavar="T", help="0 (default) is greedy")
-        said = f", of {PASS_K_INSTANCES} instances unless --instances says more" if with_seeds else ""
+        fewer = min(self.instances, PASS_K_INSTANCES)
+        said = f", of {fewer} instances unless --instances says more" if with_seeds and fewer > 1 else ""
         option("--pass-k", type=int, metavar="K", help=f"K episodes per instance at temperature 1{said}")
         option("--replace", action="store_true", help="replace results of other settings or another model in --out")
         option("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
@@ -123,9 +126,10 @@ class PlanCommand(EvalCommand):
         """The episodes that the options ask for."""
         if args.pass_k is not None and args.pass_k < 1:
             raise ConfigError(f"--pass-k is {args.pass_k}; it must be at least 1")
-        amounts = {"trials": 1, "instances": INSTANCES, "temperature": 0.0}
+        amounts = {"trials": 1, "instances": self.instances, "temperature": 0.0}
         if args.pass_k is not None:
-            amounts = {"trials": args.pass_k, "instances": PASS_K_INSTANCES, "temperature": 1.0}
+            fewer = min(self.instances, PASS_K_INSTANCES)
+            amounts = {"trials": args.pass_k, "instances": fewer, "temperature": 1.0}
         amounts = {name: amount for name, amount in amounts.items() if name in self.plan.model_fields}
         amounts |= {name: getattr(args, name) for name in amounts if getattr(args, name) is not None}
         fields = {"suite": self.name, "templates": args.template, **amounts, **self.fields(args)}

@@ -79,7 +79,7 @@ def offered(script, *words, cwd="/") -> set[str]:
         (("train", "--phone.pop"), {"--phone.popup_rate"}),
         (("train", "--fleet.type", ""), {"embedded", "docker", "adb", "browser"}),
         (("train", "--train.seed", "1", "--fleet.type", "a"), {"adb"}),
-        (("eval", ""), {"sim", "generated", "instructions", "androidworld", "androidlab", "miniwob"}),
+        (("eval", ""), {"sim", "generated", "instructions", "androidworld", "androidlab", "miniwob", "mobilegym"}),
         (("eval", "sim", "--agent", "e"), {"expert"}),
         (("view", "--fleet.ty"), set()),  # takes no settings
     ],

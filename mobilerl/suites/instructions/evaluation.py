@@ -13,7 +13,8 @@ from mobilerl.envs.instructions.tasks import SUITE
 from mobilerl.inference.engine_policy import LATE_WAIT_S
 from mobilerl.judge.scorer import Scorer, make_scorer
 from mobilerl.suites.fleet import check_devices, fleet_type, make_devices
-from mobilerl.suites.instructions.training import InstructionsSuite
+from mobilerl.suites.instructions.training import make
+from mobilerl.suites.instructions.web import WebInstructionsSuite
 from mobilerl.suites.plan import Plan
 from mobilerl.system.terminal import say
 
@@ -27,13 +28,12 @@ class InstructionsPlan(Plan):
 
     def tasks(self, recipe: Recipe) -> list[Task]:
         check_devices(recipe)
-        return InstructionsSuite(recipe).tasks(
-            ("train", "test") if self.split == "all" else (self.split,), self.templates
-        )
+        return make(recipe).tasks(("train", "test") if self.split == "all" else (self.split,), self.templates)
 
     def protocol(self, recipe: Recipe) -> dict[str, Any]:
-        suite, fleet = InstructionsSuite(recipe), recipe.fleet
-        where = {"screen": recipe.phone.screen} if suite.embedded else {"reset": fleet.reset}
+        suite, fleet = make(recipe), recipe.fleet
+        drawn = suite.embedded or isinstance(suite, WebInstructionsSuite)
+        where = {"screen": recipe.phone.screen} if drawn else {"reset": fleet.reset}
         return {
             "file": suite.file.name,
             "file_sha256": hashlib.sha256(suite.file.read_bytes()).hexdigest(),
@@ -52,10 +52,13 @@ class InstructionsPlan(Plan):
 
     def devices(self, recipe: Recipe, count: int, screenshots: bool, out: Path) -> Devices | Sequence[MobileEnv]:
         recipe = recipe.model_copy(update={"fleet": recipe.fleet.model_copy(update={"count": count})})
-        return InstructionsSuite(recipe).phones() or make_devices(recipe, out)
+        suite = make(recipe)
+        if isinstance(suite, WebInstructionsSuite):
+            suite.check_answers()
+        return suite.phones() or make_devices(recipe, out)
 
     def unrunnable(self, recipe: Recipe, tasks: Sequence[Task]) -> Mapping[str, str]:
-        found = InstructionsSuite(recipe).findings(tasks)
+        found = make(recipe).findings(tasks)
         for line in (*(f"{reason}: the task is not played" for reason in found.unrunnable.values()), *found.warnings):
             say(line)
         return found.unrunnable

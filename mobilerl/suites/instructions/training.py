@@ -13,6 +13,7 @@ from mobilerl.envs.phone.apps.catalogue import APP_NAMES, APPS
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.transport import InProcessTransport
 from mobilerl.suites.instructions.file import FileOfInstructions, is_held_out
+from mobilerl.suites.instructions.web import WebInstructionsSuite
 
 __all__ = ["InstructionsSuite", "is_held_out", "make"]
 STILL = Settle(limit_s=0.0)
@@ -65,4 +66,6 @@ class InstructionsSuite(FileOfInstructions[Instruction]):
         return make
 
 
-make = InstructionsSuite
+def make(recipe: Recipe) -> InstructionsSuite | WebInstructionsSuite:
+    assert isinstance(recipe.suite, InstructionsSuiteSection)
+    return WebInstructionsSuite(recipe) if recipe.suite.url else InstructionsSuite(recipe)

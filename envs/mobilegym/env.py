@@ -1,0 +1,187 @@
+"""`MobileGymEnv`: a task of MobileGym on a page of Chromium."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mobilerl.envs.base import (
+    Action,
+    Finish,
+    Health,
+    InfraError,
+    Invalid,
+    NoScore,
+    Observation,
+    StepResult,
+    Task,
+    TaskFault,
+)
+from mobilerl.envs.browser.web import Web
+from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
+from mobilerl.envs.mobilegym.bench import Bench, BenchFault, BenchLost, CallFault
+from mobilerl.envs.mobilegym.calls import use_page
+
+if TYPE_CHECKING:
+    from mobilerl.envs.browser.page import Page
+
+Reward = Literal["success", "progress"]
+WIDTH, HEIGHT = 360, 800
+HOST = "mobilegym.localhost"
+"""Under `localhost`, where pages may do what they otherwise may only over HTTPS."""
+URL = f"http://{HOST}/"
+ROUTE = "() => window.__OS__?.getAppRoute?.()?.app || 'launcher'"
+SETUP_S, ACT_S, JUDGE_S = 240.0, 60.0, 60.0
+"""Time limits in seconds."""
+PAUSE_S, REST_S = 0.5, 1.0
+"""Pauses from an action to the next observation, and to the judge, in which apps finish what they do in the background
+(a note takes the focus some time after it has opened). MobileGym's own runner waits 0.5 to 1.1 s after every action."""
+POINT_MAX = 1000 / 999
+"""MobileGym's coordinates go to 1000."""
+
+
+def web(checkout: Path, scale: float) -> Web:
+    """What the pages of this suite may show: the simulator, as it is built."""
+    return Web(WIDTH, HEIGHT, scale, sites={HOST: checkout / "dist"})
+
+
+class MobileGymEnv:
+    """Tasks are set up, acted on and judged by the checkout's own Python, through this page.
+
+    The reward is 1 if the agent declares the task done, its goal is reached and nothing else was changed. `progress`
+    gives the others half of the share of the goal's conditions that hold.
+    """
+
+    def __init__(
+        self, device_id: str, page: Page, bench: Bench, screenshots: bool = True, reward: Reward = "success"
+    ) -> None:
+        self.device_id, self.page = device_id, page
+        self._bench, self._screenshots, self._reward = bench, screenshots, reward
+        self.instruction = ""
+        self.verdict: dict[str, Any] = {}
+        """What the judge said about the last episode: `success`, `goal`, `clean` and `progress`."""
+        self._task: Task | None = None
+        self._steps = 0
+        self._done = self._finished = False
+        self._acted = 0.0
+
+    async def reset(self, task: Task) -> Observation:
+        """Raises TaskFault if the task cannot be set up."""
+        self._task, self.verdict = None, {}
+        setup = {"do": "setup", "template": task.template, "seed": task.seed, "url": URL}
+        try:
+            self.instruction = await self._ask(setup, SETUP_S)
+        except BenchFault as fault:
+            raise self._fault(TaskFault, f"{task.id} cannot be set up: {fault}", fault) from None
+        self._steps, self._done, self._finished = 0, False, False
+        observation = await self._named(self._observe())
+        self._task = task
+        return observation
+
+    async def step(self, action: Action) -> StepResult:
+        """Performs one action. Finish, and the last step of the budget, end the episode."""
+        if self._task is None or self._done:
+            raise RuntimeError(f"{self.device_id}: no episode is running; call reset(task)")
+        start, note = time.perf_counter(), ""
+        if isinstance(action, Finish):
+            self._done = self._finished = True
+            if action.message:
+                await self._act("ANSWER", value=action.message)
+        elif not isinstance(action, Invalid):
+            note = await self._perform(action)
+            self._acted = time.monotonic()
+            await asyncio.sleep(PAUSE_S)
+        acted = time.perf_counter()
+        self._steps += 1
+        observation = await self._named(self._observe())
+        note = "; ".join(filter(None, [note, self.page.take_events()]))
+        self._done |= self._steps >= self._task.max_steps
+        timings = {"act": acted - start, "observe": time.perf_counter() - acted}
+        return StepResult(observation, self._done, timings, note)
+
+    async def _perform(self, action: Action) -> str:
+        """Carries out an action in MobileGym's own way. Returns why it had no effect, or ""."""
+        match action.kind:
+            case "tap":
+                return await self._act("CLICK", point=_point(action.x, action.y))
+            case "long_press":
+                return await self._act("LONG_PRESS", point=_point(action.x, action.y))
+            case "swipe":
+                start, end = _point(action.x, action.y), _point(action.x2, action.y2)
+                return await self._act("SWIPE", point1=start, point2=end)
+            case "type":
+                return TOO_LONG if too_long(action.text) else await self._act("TYPE", value=action.text, clear=True)
+            case "launch":
+                return await self._act("AWAKE", value=action.app)
+            case "back" | "home" | "enter":
+                return await self._act(action.kind.upper())
+            case "wait":
+                await asyncio.sleep(min(max(action.seconds, 0.0), MAX_WAIT_S))
+                return ""
+        raise TypeError(f"{action.kind} is not an action of a device")
+
+    async def _act(self, type: str, **data: Any) -> str:
+        try:
+            return await self._ask({"do": "act", "type": type, "data": data}, ACT_S)
+        except BenchFault as fault:
+            raise InfraError(f"{self.device_id}: {type}: {fault}") from None
+
+    async def score(self) -> float:
+        """The judge's verdict. Raises NoScore if it cannot judge."""
+        if self._task is None:
+            raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
+        await asyncio.sleep(self._acted + REST_S - time.monotonic())
+        try:
+            self.verdict = await self._ask({"do": "judge", "finished": self._finished}, JUDGE_S)
+        except BenchFault as fault:
+            raise self._fault(NoScore, f"{self._task.id} cannot be judged: {fault}", fault) from None
+        if self.verdict["success"]:
+            return 1.0
+        return self.verdict["progress"] / 2 if self._reward == "progress" else 0.0
+
+    async def close(self) -> None:
+        """Ends the process of its Python. The page belongs to its provider."""
+        await self._bench.close()
+
+    async def health(self) -> Health:
+        try:
+            await self._named(self.page.ping())
+        except InfraError as error:
+            return Health(False, str(error))
+        return Health(True)
+
+    async def _observe(self) -> Observation:
+        xml = await self.page.tree()
+        png = await self.page.screenshot() if self._screenshots else b""
+        return Observation(png, *self.page.size, xml, await self.page.run(ROUTE), self._steps)
+
+    async def _ask(self, request: dict[str, Any], timeout_s: float) -> Any:
+        return await self._bench.ask(request, self._call, timeout_s)
+
+    async def _call(self, name: str, args: list[Any]) -> Any:
+        try:
+            return await use_page(self.page, name, args)
+        except InfraError as error:
+            if self.page.gone:
+                raise self._name(error) from None
+            raise CallFault(str(error)) from None
+
+    def _fault(self, kind: type[TaskFault], said: str, fault: BenchFault) -> InfraError:
+        """A process that has ended says nothing about the task."""
+        return InfraError(f"{self.device_id}: {said}") if isinstance(fault, BenchLost) else kind(said)
+
+    async def _named(self, work: Awaitable[Any]) -> Any:
+        try:
+            return await work
+        except InfraError as error:
+            raise self._name(error) from None
+
+    def _name(self, error: InfraError) -> InfraError:
+        return InfraError(f"{self.device_id}: {error}")
+
+
+def _point(x: int, y: int) -> list[float]:
+    return [x * POINT_MAX, y * POINT_MAX]

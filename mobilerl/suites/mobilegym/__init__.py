@@ -1,0 +1,1 @@
+"""MobileGym on pages of Chromium."""
