@@ -135,11 +135,13 @@ def _applies(mark: OnlyWith, under: Tables, command: str) -> bool:
 
 
 def _lacking(mark: OnlyWith, under: Tables, command: str, as_flags: bool) -> str:
-    """Why none of the mark's settings makes another one effective; "" if one does."""
+    """Why none of the mark's settings makes another one effective; "" if one does. What the command does not read
+    counts as it stands."""
     unused_switches = []
     for switch, values in mark.any_of.items():
         if accepts(values, value_of(switch, under)):
-            if not (why := _why(switch, under, command, as_flags)):
+            read = not command or is_read_by(switch, under, command)
+            if not read or not (why := _why(switch, under, command, as_flags)):
                 return ""
             unused_switches.append(why)
     if unused_switches:
