@@ -3,6 +3,7 @@
 MOBILERL_MOBILEGYM          checkout in which `npm ci && npm run build` has run
 MOBILERL_MOBILEGYM_PYTHON   interpreter with the requirements of its bench_env, Playwright among them
 MOBILERL_MOBILEGYM_PAGES    pages at a time, 2 by default
+MOBILERL_MOBILEGYM_EPISODES episodes that are played while pages and the browser are killed, 24 by default
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -27,17 +29,25 @@ PROGRAM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 if not (CHECKOUT and PYTHON and PROGRAM and shutil.which("npx") and find_spec("playwright")):
     pytest.skip("needs MOBILERL_MOBILEGYM, MOBILERL_MOBILEGYM_PYTHON, node and Chromium", allow_module_level=True)
 
+sys.path.append(str(Path(__file__).parents[1] / "integration"))
 from mobilegym_scripts import SCRIPTS, action  # noqa: E402
+from test_browser_pool import killing  # noqa: E402
 
 from mobilerl.envs.base import Action as OurAction  # noqa: E402
-from mobilerl.envs.base import Finish, Launch, Swipe, Tap, Task, TaskFault, Type, Wait  # noqa: E402
+from mobilerl.envs.base import Finish, Launch, Observation, Swipe, Tap, Task, TaskFault, Type, Wait  # noqa: E402
 from mobilerl.envs.browser.chromium import Chromium  # noqa: E402
+from mobilerl.envs.browser.pool import BrowserProvider  # noqa: E402
 from mobilerl.envs.mobilegym.bench import Bench  # noqa: E402
 from mobilerl.envs.mobilegym.env import MobileGymEnv, web  # noqa: E402
 from mobilerl.envs.mobilegym.tasks import find_checkout, list_tasks  # noqa: E402
-from mobilerl.policy.screen import parse_screen  # noqa: E402
+from mobilerl.envs.pool import DevicePool, PoolSettings  # noqa: E402
+from mobilerl.policy.actor import Decision, make_decision  # noqa: E402
+from mobilerl.policy.screen import Screen, parse_screen  # noqa: E402
+from mobilerl.policy.turns import Turn  # noqa: E402
+from mobilerl.rollout.collector import Collector, CollectorSettings  # noqa: E402
 
 PAGES = int(os.environ.get("MOBILERL_MOBILEGYM_PAGES", "2"))
+EPISODES = int(os.environ.get("MOBILERL_MOBILEGYM_EPISODES", "24"))
 FOLDER = find_checkout(CHECKOUT)
 Judged = dict[str, Any]
 SCALE = 1000 / 999
@@ -170,3 +180,44 @@ def test_an_agent_that_finishes_at_once_is_judged_on_all_test_tasks_as_by_its_ow
     errors = sum("error" in judged for judged in ours)
     print(f"{len(ours)} tasks, {errors} errors, {sum(judged.get('success', False) for judged in ours)} free rewards")
     assert len(ours) == 256 and not any(judged.get("success") for judged in ours)
+
+
+class ScriptActor:
+    """Plays the scripts."""
+
+    async def decide(
+        self, task: Task, turns: Sequence[Turn], observation: Observation, screen: Screen, key: str
+    ) -> Decision:
+        lines = SCRIPTS[task.template].split(" / ")
+        return make_decision(action(lines[len(turns)], screen) if len(turns) < len(lines) else Finish())
+
+
+async def play_while_killed(wanted: Sequence[Task]) -> tuple[Collector, dict[str, list[float]], int, int]:
+    """Plays groups of two episodes. Returns the collector, the rewards by task, and how often something was killed and
+    Chromium was started."""
+    chromium = Chromium(web(FOLDER, 1.0), timeout_s=30.0)
+    provider = BrowserProvider(
+        range(PAGES), chromium, lambda name, page: MobileGymEnv(name, page, Bench(FOLDER, PYTHON), screenshots=False)
+    )
+    pool = DevicePool(provider, PoolSettings(PAGES, quarantine_s=0.5, quarantine_max_s=2.0))
+    settings = CollectorSettings(group_size=2, max_retries=30, min_group=1.0)
+    rewards: dict[str, list[float]] = {task.id: [] for task in wanted}
+    async with Collector(pool, ScriptActor(), settings) as collector, killing(chromium, PAGES, 12.0) as killed:
+        groups = await collector.collect([wanted[i % len(wanted)] for i in range(EPISODES // 2)], "g")
+    for group in groups:
+        rewards[group.task.id] += [t.reward for t in group.trajectories]
+    return collector, rewards, killed[0], chromium.starts
+
+
+@pytest.mark.slow
+def test_no_episode_is_lost_or_gets_a_wrong_reward_when_pages_and_browsers_die():
+    by_name = {task.template: task for split in ("test", "train") for task in tasks(split)}
+    wanted = [by_name[name] for name in SCRIPTS]
+    expected = [float(judged["success"]) for _, judged in asyncio.run(play_all(wanted, SCRIPTS))]
+    collector, rewards, killed, starts = asyncio.run(play_while_killed(wanted))
+    print(
+        f"{sum(map(len, rewards.values()))} episodes, {killed} kills, {starts} starts of Chromium, {collector.counts}"
+    )
+    assert not collector.lost and sum(map(len, rewards.values())) == EPISODES // 2 * 2
+    assert all(set(rewards[task.id]) <= {right} for task, right in zip(wanted, expected, strict=True))
+    assert killed and collector.counts["infra_errors"] > 0

@@ -15,8 +15,9 @@ from mobilerl.doctor.packages import PACKAGE_OF
 
 ROOT = Path(__file__).parents[2]
 OWN = ("mobilerl", "envs", "sft")
-ASIDE = {"pydantic-core", "markupsafe", "ray", "hydra", "omegaconf", "fastapi", "verifiers"}
-"""Half of what pydantic, Jinja2, verl and OpenEnv are; and verifiers, which has an environment of its own."""
+ASIDE = {"pydantic-core", "markupsafe", "ray", "hydra", "omegaconf", "fastapi", "verifiers", "bench-env"}
+"""Half of what pydantic, Jinja2, verl and OpenEnv are; and what has an environment of its own: verifiers, and
+MobileGym's Python, which its checkout brings."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
