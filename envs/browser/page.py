@@ -53,7 +53,7 @@ class Page(WatchedTab):
         """Called once for a new page."""
         await self.send("Page.enable")
         screen = {"width": self.web.width, "height": self.web.height, "deviceScaleFactor": self.web.scale}
-        # as the context does, but for this session, whose screenshots would otherwise be of the scale 1
+        # as the context does, but for these commands, whose screenshots would otherwise be of the scale 1
         await self.send("Emulation.setDeviceMetricsOverride", mobile=True, **screen)
         viewport = VIEWPORT % json.dumps(self.web.viewport) if self.web.viewport else ""
         source = PICKER + viewport

@@ -10,7 +10,6 @@ from mobilerl.envs.base import (
     Action,
     Finish,
     FreeReward,
-    Health,
     InfraError,
     Invalid,
     NoScore,
@@ -19,6 +18,7 @@ from mobilerl.envs.base import (
     Task,
     TaskFault,
 )
+from mobilerl.envs.browser.env import PageEnv
 
 if TYPE_CHECKING:
     from mobilerl.envs.browser.page import Page
@@ -27,7 +27,7 @@ STATEMENT, EXPRESSION = "async () => {{ {} }}", "async () => Boolean(await ({}))
 ORIGIN = "() => location.origin"
 
 
-class WebInstructionEnv:
+class WebInstructionEnv(PageEnv):
     """The JavaScript of a task is written by its author and runs in the page of the app; no text of a model is in it.
 
     An agent that has left the app gets 0. Without `free_reward`, `reset` refuses a task whose check succeeds before the
@@ -37,13 +37,10 @@ class WebInstructionEnv:
     def __init__(
         self, device_id: str, page: Page, url: str, screenshots: bool = True, free_reward: bool = False
     ) -> None:
-        self.device_id, self.page = device_id, page
-        self._url, self._screenshots, self._free_reward = url, screenshots, free_reward
+        super().__init__(device_id, page, screenshots)
+        self._url, self._free_reward = url, free_reward
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
-        self._task: Task | None = None
-        self._steps = 0
-        self._done = False
         self._answer: str | None = None
 
     async def reset(self, task: Task) -> Observation:
@@ -128,20 +125,5 @@ class WebInstructionEnv:
         except InfraError as error:
             raise self._named(error) from None
 
-    async def close(self) -> None:
-        """Does nothing: the page belongs to its provider."""
-
-    async def health(self) -> Health:
-        try:
-            await self.page.ping()
-        except InfraError as error:
-            return Health(False, str(self._named(error)))
-        return Health(True)
-
-    async def _observe(self) -> Observation:
-        xml = await self.page.tree()
-        png = await self.page.screenshot() if self._screenshots else b""
-        return Observation(png, *self.page.size, xml, await self.page.run("() => document.title"), self._steps)
-
-    def _named(self, error: InfraError) -> InfraError:
-        return error if isinstance(error, TaskFault) else InfraError(f"{self.device_id}: {error}")
+    async def _app(self) -> str:
+        return await self.page.run("() => document.title")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from mobilerl.envs.base import Action, Finish, Health, InfraError, Invalid, Observation, StepResult, Task
+from mobilerl.envs.base import Action, Finish, InfraError, Invalid, Observation, StepResult, Task
+from mobilerl.envs.browser.env import PageEnv
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.miniwob.tasks import HOST, folder
 
@@ -50,20 +51,20 @@ def web() -> Web:
     return Web(WIDTH, HEIGHT, viewport=VIEWPORT, sites={HOST: folder()})
 
 
-class MiniWoBEnv:
+class MiniWoBEnv(PageEnv):
     """The reward is the page's own, from 0 to 1 (negative ones count as 0), when the page ends the episode. An agent
     that declares the task done, or leaves the page, before that gets 0.
 
     `discounted` multiplies it by the share of the step budget that was left, as the page does with time.
     """
 
+    hidden = HIDDEN
+
     def __init__(self, device_id: str, page: Page, screenshots: bool = True, reward: Reward = "raw") -> None:
-        self.device_id, self.page = device_id, page
-        self._screenshots, self._reward_kind = screenshots, reward
+        super().__init__(device_id, page, screenshots)
+        self._reward_kind = reward
         self.instruction = ""
-        self._task: Task | None = None
-        self._episodes = self._steps = 0
-        self._done = False
+        self._episodes = 0
         self._reward: float | None = None
         """Reward of the episode once the page has ended it."""
 
@@ -137,20 +138,5 @@ class MiniWoBEnv:
             raise self._named(error) from None
         return self._reward or 0.0
 
-    async def close(self) -> None:
-        """Does nothing: the page belongs to its provider."""
-
-    async def health(self) -> Health:
-        try:
-            await self.page.ping()
-        except InfraError as error:
-            return Health(False, str(self._named(error)))
-        return Health(True)
-
-    async def _observe(self) -> Observation:
-        xml = await self.page.tree(HIDDEN)
-        png = await self.page.screenshot() if self._screenshots else b""
-        return Observation(png, *self.page.size, xml, "MiniWoB++", self._steps)
-
-    def _named(self, error: InfraError) -> InfraError:
-        return InfraError(f"{self.device_id}: {error}")
+    async def _app(self) -> str:
+        return "MiniWoB++"

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mobilerl.envs.base import (
-    Action,
-    Finish,
-    Health,
-    InfraError,
-    Invalid,
-    NoScore,
-    Observation,
-    StepResult,
-    Task,
-    TaskFault,
-)
+from mobilerl.envs.base import Action, Finish, InfraError, Invalid, NoScore, Observation, StepResult, Task, TaskFault
+from mobilerl.envs.browser.env import PageEnv
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
 from mobilerl.envs.mobilegym.bench import Bench, BenchFault, BenchLost, CallFault
@@ -48,7 +37,7 @@ def web(checkout: Path, scale: float) -> Web:
     return Web(WIDTH, HEIGHT, scale, sites={HOST: checkout / "dist"})
 
 
-class MobileGymEnv:
+class MobileGymEnv(PageEnv):
     """Tasks are set up, acted on and judged by the checkout's own Python, through this page.
 
     The reward is 1 if the agent declares the task done, its goal is reached and nothing else was changed. `progress`
@@ -58,14 +47,12 @@ class MobileGymEnv:
     def __init__(
         self, device_id: str, page: Page, bench: Bench, screenshots: bool = True, reward: Reward = "success"
     ) -> None:
-        self.device_id, self.page = device_id, page
-        self._bench, self._screenshots, self._reward = bench, screenshots, reward
+        super().__init__(device_id, page, screenshots)
+        self._bench, self._reward = bench, reward
         self.instruction = ""
         self.verdict: dict[str, Any] = {}
         """What the judge said about the last episode: `success`, `goal`, `clean` and `progress`."""
-        self._task: Task | None = None
-        self._steps = 0
-        self._done = self._finished = False
+        self._finished = False
         self._acted = 0.0
 
     async def reset(self, task: Task) -> Observation:
@@ -77,7 +64,7 @@ class MobileGymEnv:
         except BenchFault as fault:
             raise self._fault(TaskFault, f"{task.id} cannot be set up: {fault}", fault) from None
         self._steps, self._done, self._finished = 0, False, False
-        observation = await self._named(self._observe())
+        observation = await self._observe()
         self._task = task
         return observation
 
@@ -96,7 +83,7 @@ class MobileGymEnv:
             await asyncio.sleep(PAUSE_S)
         acted = time.perf_counter()
         self._steps += 1
-        observation = await self._named(self._observe())
+        observation = await self._observe()
         note = "; ".join(filter(None, [note, self.page.take_events()]))
         self._done |= self._steps >= self._task.max_steps
         timings = {"act": acted - start, "observe": time.perf_counter() - acted}
@@ -146,17 +133,14 @@ class MobileGymEnv:
         """Ends the process of its Python. The page belongs to its provider."""
         await self._bench.close()
 
-    async def health(self) -> Health:
-        try:
-            await self._named(self.page.ping())
-        except InfraError as error:
-            return Health(False, str(error))
-        return Health(True)
+    async def _app(self) -> str:
+        return await self.page.run(ROUTE)
 
     async def _observe(self) -> Observation:
-        xml = await self.page.tree()
-        png = await self.page.screenshot() if self._screenshots else b""
-        return Observation(png, *self.page.size, xml, await self.page.run(ROUTE), self._steps)
+        try:
+            return await super()._observe()
+        except InfraError as error:
+            raise self._named(error) from None
 
     async def _ask(self, request: dict[str, Any], timeout_s: float) -> Any:
         return await self._bench.ask(request, self._call, timeout_s)
@@ -166,21 +150,12 @@ class MobileGymEnv:
             return await use_page(self.page, name, args)
         except InfraError as error:
             if self.page.gone:
-                raise self._name(error) from None
+                raise self._named(error) from None
             raise CallFault(str(error)) from None
 
     def _fault(self, kind: type[TaskFault], said: str, fault: BenchFault) -> InfraError:
         """A process that has ended says nothing about the task."""
         return InfraError(f"{self.device_id}: {said}") if isinstance(fault, BenchLost) else kind(said)
-
-    async def _named(self, work: Awaitable[Any]) -> Any:
-        try:
-            return await work
-        except InfraError as error:
-            raise self._name(error) from None
-
-    def _name(self, error: InfraError) -> InfraError:
-        return InfraError(f"{self.device_id}: {error}")
 
 
 def _point(x: int, y: int) -> list[float]:
