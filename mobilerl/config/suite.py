@@ -53,13 +53,15 @@ class PhoneSuiteSection(SuiteBase):
 
 
 class GeneratedSuiteSection(SuiteBase):
-    """Apps and tasks generated from a seed, on embedded phones (docs/generated.md)."""
+    """Apps and tasks generated from a seed, on embedded phones (docs/data.md)."""
 
     module = "mobilerl.suites.generated.training"
     evaluation = "mobilerl.suites.generated.command:GeneratedCommand"
     type: Annotated[Literal["generated"], TYPE] = "generated"
     apps: Positive = 512
     """Number of apps to train on."""
+    phone_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of the training tasks and demonstrations that are of the embedded phone's own apps, as in `phone`."""
 
 
 class AndroidWorldSuiteSection(SuiteBase):

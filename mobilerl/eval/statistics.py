@@ -111,13 +111,37 @@ def _percentiles(means: np.ndarray) -> Interval:
 
 
 def student_quantile(freedom: float, level: float = 0.95) -> float:
-    """Quantile t with P(|T| <= t) = level of Student's distribution with `freedom` >= 1 degrees, possibly fractional.
-
-    With t = sqrt(v) tan(a) the density becomes proportional to cos(a)^(v-1), which is integrated on a grid.
-    """
+    """Quantile t with P(|T| <= t) = level of Student's distribution with `freedom` >= 1 degrees, fractional or not."""
     if freedom >= NORMAL_FROM:
         return NormalDist().inv_cdf((1 + level) / 2)
+    angle, share = _student_shares(freedom)
+    return math.sqrt(freedom) * math.tan(float(np.interp(level, share, angle)))
+
+
+def student_p(t: float, freedom: float) -> float:
+    """Two-sided p-value P(|T| > |t|) of Student's distribution with `freedom` >= 1 degrees, fractional or not."""
+    if freedom >= NORMAL_FROM:
+        return 2 * (1 - NormalDist().cdf(abs(t)))
+    angle, share = _student_shares(freedom)
+    return 1 - float(np.interp(math.atan(abs(t) / math.sqrt(freedom)), angle, share))
+
+
+def _student_shares(freedom: float) -> tuple[np.ndarray, np.ndarray]:
+    """P(|T| <= sqrt(v) tan(a)) on a grid of angles a, by which the density is proportional to cos(a)^(v-1)."""
     angle = np.linspace(0, math.pi / 2, 200_001)
     density = np.clip(np.cos(angle), 0.0, None) ** (freedom - 1)
     mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return math.sqrt(freedom) * math.tan(float(np.interp(level * mass[-1], mass, angle)))
+    return angle, mass / mass[-1]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for testing all of them, by Holm's step-down method (1979), in the order given.
+
+    With p_(1) <= ... <= p_(m), the adjusted p_(i) is the largest of min(1, (m - j + 1) p_(j)) over j <= i.
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted

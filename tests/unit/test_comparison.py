@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from mobilerl.benchmarks.comparison.figures import Point, estimate_paired, gather, learning_curve, run_folder
-from mobilerl.benchmarks.comparison.intervals import crossed_interval
+from mobilerl.benchmarks.comparison.intervals import crossed
 from mobilerl.benchmarks.comparison.plan import read_plan
 from mobilerl.benchmarks.comparison.report import markdown, write
 from mobilerl.benchmarks.comparison.runner import Runner
 from mobilerl.config import load_recipe
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
-from mobilerl.eval.statistics import student_quantile
+from mobilerl.eval.statistics import holm, student_p, student_quantile
 
 ROOT = Path(__file__).parents[2]
 PLAN = """
@@ -116,13 +116,20 @@ def test_variants_are_chosen_by_name_or_group(plan):
 @pytest.mark.parametrize("freedom, t", [(1, 12.7062), (2, 4.30265), (5, 2.57058), (30, 2.04227), (1e6, 1.95996)])
 def test_students_quantiles_are_those_of_the_tables(freedom, t):
     assert student_quantile(freedom) == pytest.approx(t, abs=1e-4)
+    assert student_p(-t, freedom) == student_p(t, freedom) == pytest.approx(0.05, abs=1e-6)
+
+
+def test_holms_adjustment_worked_by_hand():
+    # Sorted 0.005 * 4, 0.01 * 3, 0.03 * 2, and 0.04 * 1, which may not be below the one before it.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
 
 
 def test_an_interval_over_seeds_and_templates_worked_by_hand():
     # Rows 0.2 0.6 and 0.6 1.2: mean 0.65, row means 0.4 0.9, column means 0.4 0.9. V_S = 2 * 0.25^2 / (2 * 1) = 0.0625,
     # V_T the same. Rest 0.2 - 0.4 - 0.4 + 0.65 = 0.05 in all four (with signs): V_ST = 4 * 0.0025 / (1 * 4) = 0.0025.
     # Variance 0.1225, square root 0.35. Freedom 0.1225^2 / (2 * 0.0625^2 + 0.0025^2) = 1.91937.
-    interval = crossed_interval(np.array([[0.2, 0.6], [0.6, 1.2]]))
+    interval = crossed(np.array([[0.2, 0.6], [0.6, 1.2]])).interval
     half = student_quantile(0.1225**2 / (2 * 0.0625**2 + 0.0025**2)) * 0.35
     assert 4.30265 * 0.35 < half < 12.7062 * 0.35
     assert (interval.low, interval.high) == pytest.approx((0.65 - half, 0.65 + half))
@@ -132,7 +139,7 @@ def test_an_interval_of_a_difference_worked_by_hand():
     # Against the table above 0.1 0.3 and 0.5 0.3: row means 0.2 0.4, V_S = 2 * 0.1^2 / 2 = 0.01; column means 0.3 0.3,
     # rest 0.1 in all four (with signs), V_ST = 4 * 0.01 / 4 = 0.01. Differences of the column means 0.1 0.6, V_T =
     # 2 * 0.25^2 / 2 = 0.0625. Together 0.0625 + 0.0625 + 0.01 - 0.0025 - 0.01 = 0.1225.
-    interval = crossed_interval(np.array([[0.2, 0.6], [0.6, 1.2]]), np.array([[0.1, 0.3], [0.5, 0.3]]))
+    interval = crossed(np.array([[0.2, 0.6], [0.6, 1.2]]), np.array([[0.1, 0.3], [0.5, 0.3]])).interval
     half = student_quantile(0.1225**2 / (2 * 0.0625**2 + 2 * 0.01**2 + 0.0025**2)) * 0.35
     assert (interval.low, interval.high) == pytest.approx((0.35 - half, 0.35 + half))
 
@@ -140,7 +147,7 @@ def test_an_interval_of_a_difference_worked_by_hand():
 def test_an_interval_is_at_least_as_wide_as_that_over_its_seeds():
     # Column means are equal; the rest is large: V_S + V_T - V_ST would be 0.04 + 0 - 0.04 = 0.
     table = np.array([[0.0, 0.8], [0.8, 0.0]]) + np.array([[0.0], [0.4]])
-    assert crossed_interval(table).high - table.mean() == pytest.approx(12.7062 * 0.2, abs=1e-4)
+    assert crossed(table).interval.high - table.mean() == pytest.approx(12.7062 * 0.2, abs=1e-4)
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
@@ -149,7 +156,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     for _ in range(300):
         templates = rng.normal(0, 0.3, (1, 20))
         tables = [templates + rng.normal(0, 0.05, (3, 1)) + rng.normal(0, 0.15, (3, 20)) for _ in range(2)]
-        single, change = crossed_interval(tables[0]), crossed_interval(*tables)
+        single, change = crossed(tables[0]).interval, crossed(*tables).interval
         held += np.array([interval.low <= 0 <= interval.high for interval in (single, change)])
     assert all(0.91 <= share <= 0.99 for share in held / 300)
 
@@ -193,7 +200,7 @@ def test_an_ablation_is_compared_with_the_reference_of_its_group(compared, tmp_p
     text = write(compared, tmp_path)
     ablation = next(line for line in reversed(text.splitlines()) if line.startswith("| w/o X")).split(" | ")
     # 0.0 1.0 less 0.5 0.75: mean -0.125, V_T = 2 * 0.375^2 / 2; what the seeds of Full add, they have also shared.
-    assert ablation[1] == "1" and ablation[5] == "-12.5 (-489.0 to +464.0)", "the failed seed is left out"
+    assert ablation[1] == "1" and ablation[5] == "-12.5 (-489.0 to +464.0, p 0.8)", "the failed seed is left out"
     assert "- w/o X, seed 1: broke\n- Graph, seed 0: broke" in text
     assert (tmp_path / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
 
@@ -219,7 +226,8 @@ def test_differences_on_page_tasks_are_paired_by_seed():
     found = estimate_paired([0.25, 0.0, 0.5])
     assert (found["mean"], found["seeds"]) == (pytest.approx(0.25), 3)
     assert found["interval"]["high"] - found["mean"] == pytest.approx(4.3027 * 0.25 / 3**0.5, rel=1e-3)
-    assert estimate_paired([0.75]) == {"mean": 0.75, "interval": None, "seeds": 1}, "one seed shows no spread"
+    alone = {"mean": 0.75, "interval": None, "seeds": 1, "p": None}
+    assert estimate_paired([0.75]) == alone, "one seed shows no spread"
 
 
 # --- running -------------------------------------------------------------------------------------------------------

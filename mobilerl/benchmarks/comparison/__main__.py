@@ -35,6 +35,8 @@ def parser() -> argparse.ArgumentParser:
     option("--steps", type=int, default=12000, help="environment steps of an online run (default 12000)")
     option("--seeds", default="0 1 2", help="in one word (default: '0 1 2')")
     option("--variants", default="", help="names of variants or groups, in one word (default: all)")
+    said = "test (default), or dev with templates of its own, for choosing settings"
+    option("--split", choices=("dev", "test"), default="test", help=said)
     option("--jobs", type=int, default=os.cpu_count(), help="runs side by side (default: the number of cores)")
     option("--eval-flags", default="", help="further flags of `mobilerl eval sim`, in one word")
     return words
@@ -49,7 +51,7 @@ def main(words: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # ends the runs as well
     try:
-        plan = read_plan(PLAN)
+        plan = read_plan(PLAN).model_copy(update={"split": args.split})
         chosen, seeds = plan.choose(args.variants.split()), list(dict.fromkeys(map(int, args.seeds.split())))
         run_dir, sft_dir = args.run_dir.resolve(), args.sft_dir.resolve()
         runner = Runner(plan, run_dir, sft_dir, args.steps, args.flags, args.eval_flags.split())
@@ -68,6 +70,7 @@ def _command(args: argparse.Namespace) -> str:
     """Command that gives the same table."""
     given = {"steps": str(args.steps), "seeds": args.seeds, "jobs": str(args.jobs)}
     given |= {name: text for name, text in (("variants", args.variants), ("eval-flags", args.eval_flags)) if text}
+    given |= {"split": args.split} if args.split != "test" else {}
     words = [word for name, value in given.items() for word in (f"--{name}", value)]
     return shlex.join(["bash", "recipes/compare.sh", *words, *args.flags])
 

@@ -1,6 +1,7 @@
 """Figures of a comparison in the form in which they are saved as JSON: fractions, seconds and environment steps.
 
-An estimate is {"mean", "interval": {"low", "high"} or None, "seeds"} with a 95 % interval.
+An estimate is {"mean", "interval": {"low", "high"} or None, "seeds"} with a 95 % interval; a difference also has "p",
+and to the reference of its group "p_holm".
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from mobilerl.benchmarks.comparison.intervals import crossed_interval
+from mobilerl.benchmarks.comparison.intervals import Crossed, crossed
 from mobilerl.benchmarks.comparison.plan import Plan
 from mobilerl.eval.report import read_results
-from mobilerl.eval.statistics import Interval, wilson_interval
+from mobilerl.eval.statistics import Interval, holm, wilson_interval
 from mobilerl.reachagent.metrics import MEASURES
 from mobilerl.records import Status
 from mobilerl.training.tracking import read_metrics
@@ -105,7 +106,7 @@ def gather(
         {
             "title": group.title,
             "members": members,
-            "vs_reference": {m: difference(evaluations[members[0]], evaluations[m]) for m in members[1:]},
+            "vs_reference": compare(evaluations[members[0]], {m: evaluations[m] for m in members[1:]}),
         }
         for group, members in plan.tables(chosen)
     ]
@@ -163,11 +164,12 @@ def success_of(evaluations: Sequence[Results]) -> Estimate | None:
     if not evaluations:
         return None
     table = _rates_table(evaluations)
-    interval = crossed_interval(table)
+    found = crossed(table)
+    interval = found.interval if found else None
     if interval is None or interval.low == interval.high:
         interval = wilson_interval(evaluations[0]["successes"], evaluations[0]["trials"])
     interval = Interval(max(0.0, interval.low), min(1.0, interval.high))
-    return _estimate(table.mean(), interval, len(evaluations))
+    return _estimate(table.mean(), len(evaluations), interval)
 
 
 def difference(before: Sequence[Results], after: Sequence[Results]) -> Estimate | None:
@@ -176,11 +178,25 @@ def difference(before: Sequence[Results], after: Sequence[Results]) -> Estimate 
         return None
     table = _rates_table([*after, *before])
     rows, minus = table[: len(after)], table[len(after) :]
-    return _estimate(rows.mean() - minus.mean(), crossed_interval(rows, minus), len(after))
+    return _change(rows.mean() - minus.mean(), len(after), crossed(rows, minus))
 
 
-def _estimate(mean: float, interval: Interval | None, seeds: int) -> Estimate:
+def _estimate(mean: float, seeds: int, interval: Interval | None) -> Estimate:
     return {"mean": float(mean), "interval": asdict(interval) if interval else None, "seeds": seeds}
+
+
+def _change(mean: float, seeds: int, found: Crossed | None) -> Estimate:
+    """A difference, which also has a p-value."""
+    return _estimate(mean, seeds, found.interval if found else None) | {"p": found.p if found else None}
+
+
+def compare(reference: Sequence[Results], others: Mapping[str, Sequence[Results]]) -> dict[str, Estimate | None]:
+    """Differences to a reference, with p-values adjusted for the number of them by Holm's method (`p_holm`)."""
+    found = {name: difference(reference, evaluations) for name, evaluations in others.items()}
+    tested = [estimate for estimate in found.values() if estimate and estimate["p"] is not None]
+    for estimate, adjusted in zip(tested, holm([estimate["p"] for estimate in tested]), strict=True):
+        estimate["p_holm"] = adjusted
+    return found
 
 
 def _rates_table(evaluations: Sequence[Results]) -> np.ndarray:
@@ -267,4 +283,4 @@ def estimate_paired(changes: Sequence[float]) -> Estimate | None:
     """Estimate of the mean of differences, one per seed."""
     if not changes:
         return None
-    return _estimate(fmean(changes), crossed_interval(np.array([[c] for c in changes])), len(changes))
+    return _change(fmean(changes), len(changes), crossed(np.array([[c] for c in changes])))

@@ -12,17 +12,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from mobilerl.eval.statistics import Interval, student_quantile
+from mobilerl.eval.statistics import Interval, student_p, student_quantile
 
 Part = tuple[float, float]
 """A variance and its degrees of freedom."""
 
 
-def crossed_interval(table: np.ndarray, minus: np.ndarray | None = None) -> Interval | None:
-    """95 % interval of the mean of `table` (seeds x templates), minus that of `minus` if given.
+class Crossed(NamedTuple):
+    interval: Interval
+    """95 % interval."""
+    p: float
+    """Two-sided p-value of the mean being 0."""
+
+
+def crossed(table: np.ndarray, minus: np.ndarray | None = None) -> Crossed | None:
+    """Interval and p-value of the mean of `table` (seeds x templates), minus that of `minus` if given.
 
     Both have the same templates. Returns None for a single template and seed, which have no spread.
     """
@@ -35,8 +43,10 @@ def crossed_interval(table: np.ndarray, minus: np.ndarray | None = None) -> Inte
     if freedom == 0:
         return None
     mean = float(tables[0].mean()) - sum(float(t.mean()) for t in tables[1:])
-    half = student_quantile(freedom) * math.sqrt(variance)
-    return Interval(mean - half, mean + half)
+    deviation = math.sqrt(variance)
+    half = student_quantile(freedom) * deviation
+    p = student_p(mean / deviation, freedom) if deviation else float(mean == 0)
+    return Crossed(Interval(mean - half, mean + half), p)
 
 
 def _of_mean(values: np.ndarray) -> Part:

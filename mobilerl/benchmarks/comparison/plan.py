@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -40,16 +40,27 @@ class Evaluation(Section):
     flags: Flags = ()
 
 
+Split = Literal["dev", "test"]
+
+
 class Plan(Section):
     """`online` are flags of all online runs, `recipes` of all variants of a recipe; both precede a variant's own."""
 
-    templates: tuple[str, ...] = ()
-    """Templates to train and evaluate on; empty for all."""
+    split: Split = "test"
+    """Split to evaluate on."""
+    templates: dict[Split, tuple[str, ...]] = {}
+    """Templates to train and evaluate on for each split, of which none may be in both; without, all."""
     online: Flags
     evaluation: Evaluation
     recipes: dict[str, Flags] = {}
     variants: dict[str, Variant]
     groups: dict[str, Group]
+
+    @model_validator(mode="after")
+    def _scopes_are_disjoint(self) -> Plan:
+        if shared := set(self.templates.get("dev", ())) & set(self.templates.get("test", ())):
+            raise ValueError(f"templates: {min(shared)!r} is for both tuning (dev) and testing")
+        return self
 
     @model_validator(mode="after")
     def _members_exist(self) -> Plan:
@@ -63,14 +74,15 @@ class Plan(Section):
         variant = self.variants[name]
         own = (*self.recipes.get(variant.recipe, ()), *variant.flags)
         if not variant.offline:
-            templates = ("--tasks.templates", json.dumps(self.templates)) if self.templates else ()
-            own = (*self.online, *templates, *own, *extra)
+            scope = self.templates.get(self.split)
+            own = (*self.online, *(("--tasks.templates", json.dumps(scope)) if scope else ()), *own, *extra)
         return [word.replace("{seed}", str(seed)).replace("{steps}", str(steps)) for word in own]
 
     def evaluation_flags(self, extra: Sequence[str]) -> list[str]:
         """Flags of the evaluation; templates among `extra` replace those of the plan."""
-        templates = () if "--template" in extra else self.templates
-        return [*self.evaluation.flags, *(word for t in templates for word in ("--template", t)), *extra]
+        scope = () if "--template" in extra else self.templates.get(self.split, ())
+        words = [word for template in scope for word in ("--template", template)]
+        return ["--split", self.split, *self.evaluation.flags, *words, *extra]
 
     def choose(self, names: Sequence[str]) -> list[str]:
         """Variants of these names or groups, in the plan's order; all without names. Raises ValueError if unknown."""

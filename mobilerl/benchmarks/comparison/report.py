@@ -21,10 +21,10 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 DASHES = ("-", "--", "-.", ":")
 METHOD = """\
 Success is greedy, on the same held-out instances for all, with 95 % intervals over seeds and task templates (crossed
-random effects, Student's quantile). Differences are in points, paired by template. *In training*: success rate of the
-sampled episodes in the last quarter of the budget. *Steps per success*: environment steps by successful episodes of
-training. *Episode*: mean length on the held-out instances. *Minutes* of training compare only between runs with as many
-cores."""
+random effects, Student's quantile). Differences are in points, paired by template; p is adjusted by Holm's method for
+all differences to the first policy of a table. *In training*: success rate of the sampled episodes in the last quarter
+of the budget. *Steps per success*: environment steps by successful episodes of training. *Episode*: mean length on the
+held-out instances. *Minutes* of training compare only between runs with as many cores."""
 PAGE_METHOD = """\
 *Page tasks* differ with every seed, which explores and holds out its own, and are the same for all variants of a seed.
 Steps and tasks are right by the place tapped (IoU) or by its text along the shortest path; a task succeeds if the
@@ -134,7 +134,8 @@ def _points(estimate: Estimate | None) -> str:
     if estimate is None:
         return ""
     interval = estimate["interval"]
-    spread = f" ({100 * interval['low']:+.1f} to {100 * interval['high']:+.1f})" if interval else ""
+    adjusted = f", p {estimate['p_holm']:.2g}" if "p_holm" in estimate else ""
+    spread = f" ({100 * interval['low']:+.1f} to {100 * interval['high']:+.1f}{adjusted})" if interval else ""
     return f"{100 * estimate['mean']:+.1f}{spread}"
 
 

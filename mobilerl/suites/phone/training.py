@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -35,9 +35,7 @@ class PhoneSuite:
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
         """Tasks to evaluate on during training: held-out instances of the training templates."""
-        names = self._tasks.templates or [t.__name__ for t in suite.templates("train")]
-        seeds = range(DEVELOPMENT_SEEDS, DEVELOPMENT_SEEDS + per_template)
-        return {"success_rate": [suite.make_task(name, seed) for name in names for seed in seeds]}
+        return {"success_rate": development_tasks(per_template, self._tasks.templates)}
 
     def demonstrated(self, instances: range) -> list[Task]:
         """Tasks that are demonstrated for SFT: `instances` of each template."""
@@ -101,6 +99,13 @@ def training_tasks(settings: TasksSection) -> list[Task]:
     tasks = [t for t in suite.train_tasks(settings.per_template) if t.template in wanted]
     suite.check_no_leak(tasks, suite.test_tasks(1))
     return tasks
+
+
+def development_tasks(per_template: int, templates: Sequence[str] = ()) -> list[Task]:
+    """Held-out instances of training templates, or of those named, for evaluation during training."""
+    names = templates or [t.__name__ for t in suite.templates("train")]
+    seeds = range(DEVELOPMENT_SEEDS, DEVELOPMENT_SEEDS + per_template)
+    return [suite.make_task(name, seed) for name in names for seed in seeds]
 
 
 def is_held_out(task: Task) -> bool:

@@ -1,0 +1,52 @@
+"""The table of what training stages learn and forget."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mobilerl.eval import stages
+from mobilerl.eval.report import UNSEEN, EpisodeResult, build_results, write_results
+from mobilerl.suites.plan import results_by_part, summary
+
+
+def episodes(split: str, successes: int, first: int = 0) -> list[EpisodeResult]:
+    """Four of a part, of which so many succeed."""
+    return [
+        EpisodeResult(
+            f"{split}-{first + i}", "t", "App", True, split, 0, float(i < successes), i < successes, 3, "finished"
+        )
+        for i in range(4)
+    ]
+
+
+def evaluate(folder, phone: int, unseen: int, generated: int, first: int = 0):
+    for suite in ("sim", "generated"):
+        (folder / suite).mkdir(parents=True)
+    sim = build_results("sim", {}, episodes("train", phone, first)) | {
+        UNSEEN: summary(build_results("sim", {}, episodes("test", unseen)))
+    }
+    write_results(folder / "sim" / "results.json", sim)
+    parts = [e for part in ("instances", "phrasings", "pairs", "apps") for e in episodes(part, generated)]
+    write_results(folder / "generated" / "results.json", results_by_part("generated", {}, parts, "instances"))
+    return folder
+
+
+def test_what_a_stage_forgot_most_stands_in_its_row(tmp_path, capsys):
+    before, after = evaluate(tmp_path / "a", 1, 0, 3), evaluate(tmp_path / "b", 4, 0, 1)
+    file = tmp_path / "stages.json"
+    assert stages.main(["--json", str(file), f"start={before}", f"SFT={after}"]) == 0
+    table = capsys.readouterr().out
+    start, sft = (line.split(" | ") for line in table.splitlines()[2:])
+    assert start[1] == "25.0 % (4.6 to 69.9)" and start[-1].strip(" |") == ""
+    assert [cell.split(" (")[0] for cell in sft[1:-1]] == ["100.0 %", "0.0 %", *["25.0 %"] * 4]
+    assert sft[-1] == "generated: instances: -50.0 |"
+    assert stages.main(["--json", str(file)]) == 0 and capsys.readouterr().out == table, "it is made of the figures"
+    assert json.loads(file.read_text())["stages"][1]["parts"]["phone"] == {"successes": 4, "trials": 4}
+
+
+def test_stages_on_other_instances_are_not_compared(tmp_path):
+    before, after = evaluate(tmp_path / "a", 1, 0, 3), evaluate(tmp_path / "b", 1, 0, 3, first=1)
+    with pytest.raises(ValueError, match="other instances"):
+        stages.gather({"a": before, "b": after})
