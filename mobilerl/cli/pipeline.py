@@ -145,10 +145,10 @@ class Pipeline:
         table = self.table
         config = ["--config", table.evaluation] if table.evaluation else self._config_flags()
         recipe = load_recipe(config[1::2], () if table.evaluation else self.flags)
-        suite = suite_name(type(recipe.suite))
         if evaluate != "no" and is_embedded(recipe):
-            results = self._evaluate(str(out / "final"), out / "eval" / suite, suite, config)
-            print_table({self.title: results})
+            for suite in recipe.suite.evaluations():
+                results = self._evaluate(str(out / "final"), out / "eval" / suite, suite, config)
+                print_table({self.title: results})
         say(f"== checkpoint: {out / 'final'}")
         say(f"== report: {page_of(out)}")
 
@@ -163,12 +163,12 @@ class Pipeline:
         if kind != "train" and node_rank(self.flags):
             return  # the rest is node 0's
         recipe = self.recipe()
-        suite = suite_name(type(recipe.suite))
         if evaluate != "no" and is_embedded(recipe):
             trained = str(out / "final") if kind == "pages" else str(out)
             sampled = ("", "pass-k") if evaluate == "pass-k" else ("",)
-            print_table({k: v for how in sampled for k, v in self._both(model, trained, suite, how).items()})
-            say(f"== by task: {out / 'eval' / f'{suite}-after' / PRINT_OUT}")
+            for suite in recipe.suite.evaluations():
+                print_table({k: v for how in sampled for k, v in self._both(model, trained, suite, how).items()})
+                say(f"== by task: {out / 'eval' / f'{suite}-after' / PRINT_OUT}")
         if kind == "pages":
             say(f"== page tasks: {out / 'eval' / 'pages.md'}")
         say(f"== report: {page_of(out)}")

@@ -47,6 +47,8 @@ OTHER_APPS = (1, 2, 3, 5, 8, 11)
 """Possible numbers of apps on a phone in addition to the one that is needed."""
 SMALL, SPECIAL = 0.5, 0.6
 """Probability that a goal writes fields in lower case, and that it uses a field's own phrasing of `everyday.SAID`."""
+DEMONSTRATION_SEEDS = 100_000
+"""First of the seeds of tasks that are demonstrated for SFT, which are not those of online training."""
 DRAWS, OPS_DRAWS = 2000, 30
 """Maximum number of apps tried for a task, and of goals in each."""
 STEPS_BEYOND = 2

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
+from mobilerl.config import ConfigError, GeneratedSuiteSection, PhoneSuiteSection, Recipe
 from mobilerl.envs.base import Task
 from mobilerl.envs.phone.generated import tasks
 from mobilerl.envs.phone.generated.tasks import HeldOut
 from mobilerl.eval.report import EpisodeResult
-from mobilerl.suites.generated.training import DEMONSTRATION_SEEDS
 from mobilerl.suites.phone.evaluation import PhonePlan
 from mobilerl.suites.plan import results_by_part
 
@@ -40,7 +39,9 @@ class GeneratedPlan(PhonePlan):
 
     def guard(self, recipe: Recipe) -> dict[str, Any]:
         apps = _apps(recipe)
-        trained = tasks.train_tasks(CHECKED, apps) + tasks.train_tasks(CHECKED, apps, first_seed=DEMONSTRATION_SEEDS)
+        trained = tasks.train_tasks(CHECKED, apps) + tasks.train_tasks(
+            CHECKED, apps, first_seed=tasks.DEMONSTRATION_SEEDS
+        )
         tested = tasks.held_out_tasks(1, apps, "test")
         tasks.check_no_leak(trained, tested)
         return {
@@ -60,4 +61,5 @@ class GeneratedPlan(PhonePlan):
 def _apps(recipe: Recipe) -> int:
     """Number of training apps in the recipe, or the default if it trains on another suite."""
     suite = recipe.suite
-    return suite.apps if isinstance(suite, GeneratedSuiteSection) else GeneratedSuiteSection().apps
+    mixed = isinstance(suite, GeneratedSuiteSection | PhoneSuiteSection)
+    return suite.apps if mixed else GeneratedSuiteSection().apps

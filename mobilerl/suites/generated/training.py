@@ -8,49 +8,35 @@ from pathlib import Path
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
 from mobilerl.envs.base import Task
 from mobilerl.envs.phone.generated import tasks
-from mobilerl.envs.phone.tasks import suite
-from mobilerl.suites.phone.training import PhoneSuite, development_tasks
+from mobilerl.suites.phone.training import PhoneSuite
 
 
 class GeneratedSuite(PhoneSuite):
-    """Implements `mobilerl.suites.base.Suite` on embedded phones, with the phone's own tasks among the others."""
+    """Implements `mobilerl.suites.base.Suite` on embedded phones."""
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__(recipe)
         assert isinstance(recipe.suite, GeneratedSuiteSection)
-        self._apps, self._share = recipe.suite.apps, recipe.suite.phone_share
+        self._apps = recipe.suite.apps
 
     def check(self) -> None:
         self._templates()
 
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
-        made = tasks.train_tasks(self._tasks.per_template, self._apps, self._templates())
-        return made + self._own(range(self._tasks.per_template)), None
+        return tasks.train_tasks(self._tasks.per_template, self._apps, self._templates()), None
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
         """Tasks of the development split by held-out part; the test split is only for final results."""
-        made = {
+        return {
             part: tasks.held_out_tasks(per_template, self._apps, "dev", (part,), self._templates())
             for part in tasks.HELD_OUT
         }
-        return made | ({"phone": development_tasks(per_template)} if self._share else {})
 
     def demonstrated(self, instances: range) -> list[Task]:
         """Tasks to demonstrate, in the same apps as those of `open` but different from them."""
-        first = DEMONSTRATION_SEEDS + instances.start
-        made = tasks.train_tasks(len(instances), self._apps, self._templates(), first_seed=first)
-        return made + self._own(instances, demo=True)
-
-    def _own(self, instances: range, demo: bool | None = None) -> list[Task]:
-        """Tasks of the phone's own apps: as many to these `instances` of every generated template as the share says."""
-        if not self._share:
-            return []
-        templates = suite.templates("train", demo)
-        each = len(self._templates()) * self._share / (1 - self._share) / len(templates)
-        seeds = range(round(instances.start * each), round(instances.stop * each))
-        made = suite.train_tasks(len(seeds), demo, seeds.start)
-        suite.check_no_leak(made, suite.test_tasks(1))
-        return made
+        return tasks.train_tasks(
+            len(instances), self._apps, self._templates(), first_seed=tasks.DEMONSTRATION_SEEDS + instances.start
+        )
 
     def _templates(self) -> Sequence[str]:
         for name in self._tasks.templates:
@@ -62,7 +48,6 @@ class GeneratedSuite(PhoneSuite):
 
 
 make = GeneratedSuite
-DEMONSTRATION_SEEDS = 100_000
 
 
 def is_held_out(task: Task) -> bool:

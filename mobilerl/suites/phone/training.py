@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from mobilerl.config import ConfigError, PhoneSection, Recipe, TasksSection
+from mobilerl.config import ConfigError, PhoneSection, PhoneSuiteSection, Recipe, TasksSection
 from mobilerl.envs.base import MobileEnv, Task, Transport
 from mobilerl.envs.phone import fonts
 from mobilerl.envs.phone.env import PhoneEnv
+from mobilerl.envs.phone.generated import tasks as generated
 from mobilerl.envs.phone.tasks import suite
 
 
@@ -22,27 +23,42 @@ class PhoneSuite:
 
     def __init__(self, recipe: Recipe) -> None:
         self._tasks, self._phone = recipe.tasks, recipe.phone
+        mixed = isinstance(recipe.suite, PhoneSuiteSection) and recipe.suite.generated_share > 0
+        self._mix = recipe.suite if mixed else None
 
     def check(self) -> None:
         _ = self._training
 
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
-        return self._training, None
+        return self._training + self._generated(range(self._tasks.per_template)), None
 
     @cached_property
     def _training(self) -> list[Task]:
         return training_tasks(self._tasks)
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """Tasks to evaluate on during training: held-out instances of the training templates."""
-        return {"success_rate": development_tasks(per_template, self._tasks.templates)}
+        """Tasks to evaluate on during training: held-out instances of the training templates, and generated ones."""
+        found = {"success_rate": development_tasks(per_template, self._tasks.templates)}
+        if self._mix:
+            found["generated"] = generated.held_out_tasks(per_template, self._mix.apps, "dev", ("instances",))
+        return found
 
     def demonstrated(self, instances: range) -> list[Task]:
         """Tasks that are demonstrated for SFT: `instances` of each template."""
         made, wanted = suite.train_tasks(len(instances), demo=True, first_seed=instances.start), self._tasks.templates
         tasks = [task for task in made if not wanted or task.template in wanted]
         suite.check_no_leak(tasks, suite.test_tasks(1))
-        return tasks
+        return tasks + self._generated(instances, demo=True)
+
+    def _generated(self, instances: range, demo: bool | None = None) -> list[Task]:
+        """Generated tasks: as many beside these `instances` of every template of the phone as the share says."""
+        if not self._mix:
+            return []
+        share, templates = self._mix.generated_share, self._tasks.templates or suite.templates("train", demo)
+        each = len(templates) * share / (1 - share) / len(generated.TEMPLATES)
+        first = generated.DEMONSTRATION_SEEDS if demo else 0
+        begin, end = round(instances.start * each), round(instances.stop * each)
+        return generated.train_tasks(end - begin, self._mix.apps, first_seed=first + begin)
 
     def env_factory(self) -> Callable[..., MobileEnv]:
         def make(device_id: str, transport: Transport) -> PhoneEnv:
