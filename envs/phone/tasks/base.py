@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 from mobilerl.envs.base import Action, Finish, InfraError, Launch, Transport, Type
 from mobilerl.envs.phone.languages import ENGLISH
 from mobilerl.envs.phone.languages.language import Language
 from mobilerl.envs.phone.tasks.ui import UI
+from mobilerl.envs.phone.tasks.wordings import expand
 
 INFEASIBLE = "infeasible"
 """What an agent must answer (`Finish.message`) when a task cannot be done."""
@@ -115,8 +117,8 @@ class Template:
 
     app: ClassVar[str]
     """Label of the main app."""
-    instructions: ClassVar[tuple[str, ...]]
-    """Phrasings; the seed picks one."""
+    instructions: ClassVar[tuple[str, ...]] = ()
+    """Phrasings, in which brackets hold alternatives: `[Turn|Switch] on {switch}`; the seed picks one of them all."""
     params: ClassVar[Mapping[str, Sequence[Any] | Callable[[random.Random], Any]]] = {}
     """Parameter -> the values it is drawn from, or a function that draws one."""
     script: ClassVar[tuple[Step, ...]] = ()
@@ -143,8 +145,16 @@ class Template:
         self.p = dict(params)
         self.thought = ""
         """What the expert must not forget at its newest action, such as a value for another app."""
-        self.purpose = ""
-        """What the expert's newest action is for, in the same words for every wording of the goal."""
+        first = next(iter(self.wordings()), "").format(**params)
+        self.purpose = first[:1].lower() + first[1:].rstrip("?")
+        """What the expert's newest action is for, in the same words for every wording of the goal: by default the first
+        wording."""
+
+    @classmethod
+    @cache
+    def wordings(cls) -> tuple[str, ...]:
+        """All phrasings without brackets."""
+        return tuple(wording for pattern in cls.instructions for wording in expand(pattern))
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:

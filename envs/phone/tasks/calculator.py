@@ -42,7 +42,11 @@ class _Sum(RowTemplate):
 
 
 class CalculatorCompute(_Sum):
-    instructions = ("Calculate {sum} in Calculator and tell the result", "What does the Calculator give for {sum}?")
+    instructions = (
+        "[Calculate|Work out] {sum} [in|with|using] [Calculator|the calculator] and tell [|me ]the result",
+        "What does the Calculator give for {sum}?",
+        "What is {sum}? [Use|Open] [Calculator|the calculator]",
+    )
     script = (_calculate,)
     steps = 6
     answer = "{result}"
@@ -54,7 +58,12 @@ class CalculatorCompute(_Sum):
 class CalculatorRecall(_Sum):
     """The result is in the history already."""
 
-    instructions = ("Which result does the calculator history show for {sum}?",)
+    instructions = (
+        "[Which|What] result does the [calculator history|history of the calculator] show for {sum}?",
+        "[Look up|Find] {sum} in the calculator history and tell me the result",
+        "What [is|was] the result of {sum} in the [Calculator history|history of Calculator]?",
+        "In the history of the calculator, what is the result of {sum}?",
+    )
     params = {"sum": lambda rng: f"{rng.randint(21, 60)} {rng.choice('+-')} {rng.randint(2, 20)}"}
     script = ("History",)
     answer = "{result}"
@@ -70,7 +79,11 @@ class CalculatorToNote(_Sum):
     """Two apps: the result becomes the title of a note."""
 
     split = "test"
-    instructions = ("Calculate {sum} and save the result as the title of a note",)
+    instructions = (
+        "[Calculate|Work out] {sum} and [save|write] the result as the title of a [|new ]note",
+        "Use [Calculator|the calculator] for {sum} and create a [|new ]note with the result as title",
+        "The title of a new note should be the result of {sum}, use the calculator",
+    )
     script = (_calculate, Launch("Notes"), "New note", Type("{result}"), "Save")
     steps = 10
 

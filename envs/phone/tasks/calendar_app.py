@@ -49,7 +49,13 @@ class _OneEvent(_Events):
 
 
 class CalendarAddToday(_Events):
-    instructions = ("Add {title} to the calendar today at {time}", "Create an event {title} for today at {time}")
+    instructions = (
+        "Add {title} to [the|my] calendar [for today|today] at {time}",
+        "[Create|Add] an event {title} for today at {time}",
+        "[Put|Save] {title} in [the|my] calendar for today at {time}",
+        "Today at {time} I have {title}, add it to [the|my] calendar",
+        "New event [for today |]in Calendar: {title}, today at {time}",
+    )
     script = ("Add event", Type("{title}"), pick_time("Time"), "Save")
     steps = 8
     done = adds(title="{title}", day=TODAY.isoformat(), time="{time}")
@@ -57,8 +63,11 @@ class CalendarAddToday(_Events):
 
 class CalendarAdd(_Events):
     instructions = (
-        "Add {title} to the calendar on {day} October at {time}",
-        "Create an event {title} for {day} October at {time}",
+        "Add {title} to [the|my] calendar [on|for] {day} October at {time}",
+        "[Create|Add] an event {title} [for|on] {day} October at {time}",
+        "[Put|Save] {title} in [the|my] calendar for {day} October at {time}",
+        "On {day} October at {time} I have {title}, add it to [the|my] calendar",
+        "New event in Calendar: {title}, {day} October, {time}",
     )
     script = ("Add event", Type("{title}"), "Date", "{day}", pick_time("Time"), "Save")
     steps = 10
@@ -66,7 +75,13 @@ class CalendarAdd(_Events):
 
 
 class CalendarDelete(_OneEvent):
-    instructions = ("Delete the event {title}", "Remove {title} from the calendar")
+    instructions = (
+        "[Delete|Remove|Erase] the event {title}",
+        "[Remove|Delete] {title} from [the|my] calendar",
+        "[Cancel|Drop] the event {title}[ in the calendar|]",
+        "Get rid of {title} in [the|my] calendar",
+        "In Calendar delete {title}",
+    )
     script = ("{title}", "Delete", "Delete")
     done = deletes
 
@@ -74,7 +89,12 @@ class CalendarDelete(_OneEvent):
 class CalendarMove(_OneEvent):
     """`new` is the day the event moves to."""
 
-    instructions = ("Move the event {title} to {new} October", "Change the date of {title} to {new} October")
+    instructions = (
+        "Move the event {title} to {new} October",
+        "[Change|Set] the [date|day] of [|the event ]{title} to {new} October",
+        "Move {title} in [the|my] calendar to {new} October",
+        "The event {title} should be on {new} October, [move|change] it",
+    )
     script = ("{title}", "Edit", "Date", "{new}", "Save")
     done = edits(day="{new_date}")
 
@@ -90,7 +110,11 @@ class CalendarMove(_OneEvent):
 
 
 class CalendarTime(_OneEvent):
-    instructions = ("At what time is {title} in the calendar?", "When does the event {title} begin?")
+    instructions = (
+        "[At what time|What time] is {title} in [the|my] calendar?",
+        "At [what|which] time does [the event |]{title} [begin|start]?",
+        "[Tell me|Look up] the time of [the event |]{title}[ in the calendar|]",
+    )
     script = ()
     answer = "{time}"
 
@@ -98,7 +122,12 @@ class CalendarTime(_OneEvent):
 class CalendarOnDay(_OneEvent):
     """The day is over, so the agenda no longer shows its event: it is found in the month."""
 
-    instructions = ("Which event was on {day} October?", "What was in the calendar on {day} October?")
+    instructions = (
+        "Which event [was|did I have|was there] on {day} October?",
+        "What [was|did I have] in [the|my] calendar on {day} October?",
+        "[Tell me|Look up|Find] [which|what] event was on {day} October",
+        "Name the event [of|on] {day} October",
+    )
     script = ("Month", "{day}")
     answer = "{title}"
 
@@ -111,7 +140,11 @@ class CalendarToTasks(_OneEvent):
     """Two apps: the title read in one is written in the other."""
 
     split = "test"
-    instructions = ("Add a task with the title of the event on {day} October",)
+    instructions = (
+        "Add a task with the title of the event on {day} October",
+        "[Create|Make] a [|new ]task with the [title|name] of the event on {day} October",
+        "[Write|Copy|Put] the [title|name] of the event on {day} October into [Tasks|a new task]",
+    )
     script = (Launch("Tasks"), "New task", Type("{title}"), "Save")
 
     def setup(self, phone: Admin) -> None:

@@ -45,7 +45,12 @@ class _OneAlarm(_Alarms):
 
 
 class ClockAlarmOn(_OneAlarm):
-    instructions = ("Turn on the alarm at {time}", "Switch the {time} alarm on")
+    instructions = (
+        "[Turn|Switch] on the [alarm at {time}|{time} alarm]",
+        "[Turn|Switch] the {time} alarm on",
+        "The alarm at {time} [is off, turn it on|should be on|should ring]",
+        "In Clock [turn|switch] on the alarm for {time}",
+    )
     new_row = {**_OneAlarm.new_row, "enabled": 0}
     script = ("Alarm {time}",)
     done = edits(enabled=1)
@@ -53,33 +58,57 @@ class ClockAlarmOn(_OneAlarm):
 
 class ClockAlarmOff(_OneAlarm):
     demo = False
-    instructions = ("Turn off the {label} alarm", "Switch off the alarm labelled {label}")
+    instructions = (
+        "[Turn|Switch] off the {label} alarm",
+        "[Turn|Switch] off the alarm [labelled|named|called] {label}",
+        "The {label} alarm should [be off|not ring]",
+        "In Clock [turn|switch] the {label} alarm off",
+    )
     script = ("Alarm {time}",)
     done = edits(enabled=0)
 
 
 class ClockAlarmAdd(_Alarms):
-    instructions = ("Add an alarm for {time}", "Set an alarm for {time} in Clock")
+    instructions = (
+        "[Add|Create|Make] [an|a new] alarm for {time}",
+        "Set an alarm for {time}[ in Clock|]",
+        "I [need|want] [an|a new] alarm at {time}",
+    )
     script = (pick_time("Add alarm"),)
     steps = 5
     done = adds(time="{time}", enabled=1)
 
 
 class ClockAlarmLabelled(_Alarms):
-    instructions = ("Add an alarm for {time} with the label {label}", "Set an alarm labelled {label} for {time}")
+    instructions = (
+        "[Add|Create|Set] an alarm [for|at] {time} with the label {label}",
+        "[Set|Add|Create] an alarm labelled {label} [for|at] {time}",
+        "I need an alarm at {time}, label it {label}",
+    )
     script = (pick_time("Add alarm"), "{time}", "Label", Type("{label}"), "OK")
     steps = 9
     done = adds(time="{time}", label="{label}", enabled=1)
 
 
 class ClockAlarmDelete(_OneAlarm):
-    instructions = ("Delete the alarm at {time}", "Remove the {time} alarm from Clock")
+    instructions = (
+        "[Delete|Remove|Erase] the alarm at {time}",
+        "[Remove|Delete] the {time} alarm[ from Clock|]",
+        "Get rid of the {time} alarm",
+        "I do not need the alarm at {time} [any more|any longer], delete it",
+        "In Clock delete the alarm for {time}",
+    )
     script = ("{time}", "Delete")
     done = deletes
 
 
 class ClockAlarmWhen(_OneAlarm):
-    instructions = ("At what time does the {label} alarm ring?", "What time is the alarm {label} set for?")
+    instructions = (
+        "[At what time|When] does the {label} alarm ring?",
+        "[What|Which] time is the [alarm {label}|{label} alarm] set for?",
+        "For [what|which] time is the {label} alarm set?",
+        "[Tell me|Look up] the time of the {label} alarm[ in Clock|]",
+    )
     script = ()
     answer = "{time}"
 
@@ -87,7 +116,12 @@ class ClockAlarmWhen(_OneAlarm):
 class ClockAlarmMissing(_Alarms):
     """There is no such alarm: the right answer is that it cannot be done."""
 
-    instructions = ("Turn off the {time} alarm labelled {label}",)
+    instructions = (
+        "[Turn|Switch] off the {time} alarm [labelled|named|called] {label}",
+        "[Turn|Switch] the alarm {label} at {time} off",
+        "The alarm {label} at {time} should [be off|not ring]",
+        "In Clock turn off the alarm for {time} with the label {label}",
+    )
     script = ()
     answer = INFEASIBLE
     done = unchanged
@@ -97,7 +131,13 @@ class ClockTimerStart(Template):
     """Some lengths are a preset, others need up to three taps on `+1 min` after it."""
 
     app = "Clock"
-    instructions = ("Start a timer for {minutes} minutes", "Set the timer to {minutes} minutes and start it")
+    instructions = (
+        "Start a [timer for {minutes} minutes|{minutes} minute timer][| in Clock]",
+        "Set [the|a] timer to {minutes} minutes and start it",
+        "Start the timer [with|at] {minutes} minutes",
+        "I need a timer for {minutes} minutes, start [it|one]",
+        "Time {minutes} minutes with [the|a] timer",
+    )
     params = {"minutes": lambda rng: rng.choice(PRESETS[1:]) + rng.choice((0, 1, 2, 3))}
     script = ("Timer", "{preset} min", repeat("+1 min", lambda p: p["minutes"] - p["preset"]), "Start")
     steps = 8
@@ -119,7 +159,12 @@ class ClockCityTime(Template):
 
     app = "Clock"
     split = "test"
-    instructions = ("What time is it in {city}?", "Which time does the world clock show for {city}?")
+    instructions = (
+        "[What|Which] time is it [|now ]in {city}?",
+        "[What|Which] time does the world clock show for {city}?",
+        "[Tell me|Look up] the time in {city}[ now|]",
+        "In Clock, what time is it in {city}?",
+    )
     script = ("World",)
     answer = "{time}"
 

@@ -52,7 +52,12 @@ class _OneContact(_NoContact):
 
 
 class ContactsReadPhone(_OneContact):
-    instructions = ("What is the phone number of {name}?",)
+    instructions = (
+        "What is the [phone number|number] of {name}?",
+        "What [phone number|number] does {name} have?",
+        "[Tell me|Look up|Find] the phone number of {name}[ in Contacts|]",
+        "[Which|What] number do I need to call {name}?",
+    )
     script = ("{name}",)
     answer = "{phone}"
     done = unchanged
@@ -61,7 +66,7 @@ class ContactsReadPhone(_OneContact):
 class ContactsReadMissing(_NoContact):
     """There is no such contact: the right answer is that it cannot be done."""
 
-    instructions = ("What is the phone number of {name}?",)
+    instructions = ContactsReadPhone.instructions
     params = {"name": draw_name}
     script = ()
     answer = INFEASIBLE
@@ -70,14 +75,25 @@ class ContactsReadMissing(_NoContact):
 
 class ContactsWhoseNumber(_OneContact):
     split = "test"
-    instructions = ("Which contact has the phone number {phone}?",)
+    instructions = (
+        "Which [contact|of my contacts] has the [phone number|number] {phone}?",
+        "Who has the [phone number|number] {phone}[ in Contacts|]?",
+        "Whose [phone |]number is {phone}?",
+        "[Tell me|Find|Look up] [who|which contact] has the number {phone}",
+    )
     script = ("Search", Type("{phone}"))
     answer = "{name}"
     done = unchanged
 
 
 class ContactsFavourite(_OneContact):
-    instructions = ("Add the contact {name} to the favourites", "Make {name} a favourite in Contacts")
+    instructions = (
+        "Add the contact {name} to [the|my] favourites",
+        "Make {name} a favourite [in Contacts|contact]",
+        "[Mark|Save] {name} as a favourite in [Contacts|my contacts]",
+        "{name} should be [a favourite in Contacts|one of my favourite contacts]",
+        "In Contacts make {name} a favourite",
+    )
     script = ("{name}", "Add favourite")
     done = edits(favourite=1)
 
@@ -85,19 +101,35 @@ class ContactsFavourite(_OneContact):
 class ContactsUnfavourite(_OneContact):
     demo = False
     new_row = {**_OneContact.new_row, "favourite": 1}
-    instructions = ("Remove the contact {name} from the favourites",)
+    instructions = (
+        "Remove the contact {name} from [the|my] favourites",
+        "Take {name} off [the|my] favourites in Contacts",
+        "{name} should [not be a|be no] favourite in [Contacts|my contacts]",
+        "Unmark {name} as a favourite in [Contacts|my contacts]",
+        "In Contacts {name} is a favourite, undo that",
+    )
     script = ("{name}", "Remove favourite")
     done = edits(favourite=0)
 
 
 class ContactsDelete(_OneContact):
-    instructions = ("Delete the contact {name} from this phone", "Remove {name} from the Contacts app")
+    instructions = (
+        "Delete the contact {name}[ from this phone|]",
+        "Remove {name} from [the Contacts app|Contacts|my contacts]",
+        "[Delete|Erase] {name} in Contacts",
+        "I do not need the contact {name} [any longer|any more], [delete|remove] it",
+        "Get rid of the contact {name}",
+    )
     script = ("{name}", "Delete", "Delete")
     done = deletes
 
 
 class ContactsEditPhone(_OneContact):
-    instructions = ("Change the phone number of {name} to {new}",)
+    instructions = (
+        "[Change|Set|Update] the [phone number|number] of {name} to {new}[ in Contacts|]",
+        "{name} has a new [phone number|number], [change|set] it to {new}",
+        "In Contacts give {name} the new number {new}",
+    )
     script = ("{name}", "Edit", tap_field("Phone"), Type("{new}"), "Save")
     done = edits(phone="{new}")
 
@@ -111,7 +143,11 @@ class ContactsEditPhone(_OneContact):
 
 
 class ContactsCreate(_NoContact):
-    instructions = ("Create a contact for {name} with the phone number {phone}",)
+    instructions = (
+        "[Create|Add|Save] a [contact for|new contact] {name} with the [phone number|number] {phone}",
+        "Save the number {phone} as a new contact [named|called] {name}",
+        "Add {name} to [Contacts|my contacts], [phone number|the number is] {phone}",
+    )
     params = {"name": draw_name, "phone": phone_number}
     script = (
         *("New contact", Type("{first}"), tap_field("Last name"), Type("{last}")),

@@ -44,7 +44,12 @@ class _OneFile(Template):
 
 
 class FilesDelete(_OneFile):
-    instructions = ("Delete the file {name} in {folder}", "Remove {name} from the folder {folder}")
+    instructions = (
+        "[Delete|Remove|Erase] the file {name} [in|from] {folder}",
+        "[Remove|Delete] {name} from the folder {folder}",
+        "In [Files|the Files app] delete {name} from {folder}",
+        "Get rid of the file {name} in {folder}",
+    )
     script = ("{folder}", long_press("{name}"), "Delete", "Delete")
 
     def done(self, phone: Admin) -> bool:
@@ -52,7 +57,12 @@ class FilesDelete(_OneFile):
 
 
 class FilesRename(_OneFile):
-    instructions = ("Rename the file {name} in {folder} to {new}",)
+    instructions = (
+        "Rename [the file |]{name} in {folder} to {new}",
+        "[Change|Set] the name of [the file |]{name} in {folder} to {new}",
+        "In {folder} rename [the file |]{name} to {new}",
+        "The file {name} in {folder} should be [called|named] {new}",
+    )
     script = ("{folder}", long_press("{name}"), "Rename", Type("{new}"), "Save")
 
     @classmethod
@@ -65,7 +75,11 @@ class FilesRename(_OneFile):
 
 
 class FilesMove(_OneFile):
-    instructions = ("Move the file {name} from {folder} to {target}",)
+    instructions = (
+        "[Move|Transfer|Bring] [the file |]{name} from {folder} [to|into] {target}",
+        "In Files move {name} from {folder} to {target}",
+        "The file {name} in {folder} should be in {target}, move it",
+    )
     script = ("{folder}", long_press("{name}"), "Move", "{target}")
 
     @classmethod
@@ -78,7 +92,11 @@ class FilesMove(_OneFile):
 
 
 class FilesSize(_OneFile):
-    instructions = ("How large is the file {name} in {folder}?",)
+    instructions = (
+        "How large is [the file |]{name} in [|the folder ]{folder}?",
+        "What [is the size of|size has] [the file |]{name} in {folder}?",
+        "[Tell me|Look up] the size of [the file |]{name} in {folder}",
+    )
     params = {**_OneFile.params, "size": range(10, 100)}
     script = ("{folder}",)
     answer = "{size} kB"
@@ -86,7 +104,12 @@ class FilesSize(_OneFile):
 
 class FilesFind(_OneFile):
     split = "test"
-    instructions = ("In which folder is the file {name}?", "Which folder holds the file {name}?")
+    instructions = (
+        "In [which|what] folder is [the file |]{name}?",
+        "[Which|What] folder has the file {name}?",
+        "Where is the file {name}[ in Files|]?",
+        "[Find|Look up|Tell me] the folder of the file {name}",
+    )
     script = ("Search", Type("{name}"))
     answer = "{folder}"
 
@@ -94,7 +117,12 @@ class FilesFind(_OneFile):
 class FilesLargest(_OneFile):
     """The folder is too long for one screen: sorting by size brings the answer to the top."""
 
-    instructions = ("Which is the largest file in {folder}?", "Name the largest file in the folder {folder}")
+    instructions = (
+        "[Which|What] is the largest file in [|the folder ]{folder}?",
+        "[Name|Tell me|Find|Look up] the largest file in [|the folder ]{folder}",
+        "[Which|What] file in [|the folder ]{folder} is the largest?",
+        "What is the name of the largest file in [|the folder ]{folder}?",
+    )
     script = ("{folder}", "Sort", "Size")
     answer = "{name}"
 
@@ -109,7 +137,11 @@ class FilesLargest(_OneFile):
 
 
 class FilesOrganise(_OneFile):
-    instructions = ("In {folder} create the folder {new} and move {name} into it",)
+    instructions = (
+        "In {folder} [create|make] [the|a] folder {new} and [move|put] {name} into it",
+        "[Create|Make] the folder {new} in {folder} and [move|put] {name} into it",
+        "Move {name} into a new folder {new} in {folder}",
+    )
     params = {**_OneFile.params, "new": NEW_FOLDERS}
     script = ("{folder}", "New folder", Type("{new}"), "Create", long_press("{name}"), "Move", "{new}")
 

@@ -49,7 +49,12 @@ class _OnePlace(RowTemplate):
 
 
 class MapsSave(_OnePlace):
-    instructions = ("Save the place {place} in Maps", "Add {place} to the saved places")
+    instructions = (
+        "Save [the place |]{place} in Maps",
+        "Add [the place |]{place} to [the|my] saved places",
+        "[Mark|Keep] {place} as a saved place[ in Maps|]",
+        "In Maps save {place}",
+    )
     script = ("{place}", "Save")
     done = edits(saved=1)
 
@@ -57,20 +62,35 @@ class MapsSave(_OnePlace):
 class MapsUnsave(_OnePlace):
     demo = False
     saved = 1
-    instructions = ("Remove {place} from the saved places", "Do not keep {place} as a saved place")
+    instructions = (
+        "[Remove|Delete] [|the place ]{place} from [the|my] saved places",
+        "Do not keep {place} as a saved place[ in Maps|]",
+        "Take {place} off [the|my] saved places",
+    )
     script = ("Saved", "Remove {place}")
     done = edits(saved=0)
 
 
 class MapsDistance(_OnePlace):
     params = {**_OnePlace.params, "rank": FAR}
-    instructions = ("How far away is the {place}?", "What is the distance to the {place}?")
+    instructions = (
+        "How far [away |]is the {place}?",
+        "What is the distance to the {place}?",
+        "[Tell me|Look up|Find] the distance to the {place}[ in Maps|]",
+        "How [far|many km] is it to the {place}?",
+    )
     script = SEARCH
     answer = "{distance}"
 
 
 class MapsWalkTime(_OnePlace):
-    instructions = ("How long is the walk to the {place}?", "How many minutes is the walk to {place}?")
+    instructions = (
+        "How [long|many minutes] is the walk to [the |]{place}?",
+        "How long do I [need to |]walk to the {place}?",
+        "How many minutes do I [need to |]walk to the {place}?",
+        "[Tell me|Look up] how long the walk to the {place} is",
+        "On foot, how many minutes is it to the {place}?",
+    )
     script = ("{place}", "Directions", "Walk")
     answer = "{minutes} min"
 
@@ -84,7 +104,12 @@ class MapsWalkTime(_OnePlace):
 
 class MapsNavigate(_OnePlace):
     params = {**_OnePlace.params, "rank": FAR, "mode": sorted(MODES)}
-    instructions = ("Start a route {mode} to the {place}", "Start directions {mode} to the {place}")
+    instructions = (
+        "Start [a route|the route|directions] {mode} to the {place}",
+        "Navigate {mode} to the {place}[ with Maps|]",
+        "I want to [go|get] {mode} to the {place}, start [the|a] route",
+        "In Maps start [a route|directions] to the {place} {mode}",
+    )
     script = (*SEARCH, _start_route)
     steps = 8
 
@@ -96,7 +121,11 @@ class MapsNavigate(_OnePlace):
 class MapsBus(_OnePlace):
     """There are directions by car and on foot only."""
 
-    instructions = ("Start a route by bus to the {place}", "Take the bus to {place}, start the route")
+    instructions = (
+        "Start [a route|the route|directions] by bus to the {place}",
+        "[Take|Use] the bus to [the |]{place}, start the route",
+        "I want to [go|get] to the {place} by bus, start [the|a] route",
+    )
     script = ("{place}", "Directions")
     answer = INFEASIBLE
 
@@ -107,7 +136,11 @@ class MapsBus(_OnePlace):
 class MapsNoteDistance(_OnePlace):
     split = "test"
     params = {**_OnePlace.params, "rank": FAR, "title": NOTE_TITLES}
-    instructions = ("Write the distance to the {place} into a new note titled {title}",)
+    instructions = (
+        "[Write|Put|Save] the distance to the {place} [into|in] a new note [titled|called] {title}",
+        "Create a note [titled|called] {title} with the distance to the {place}",
+        "How far is the {place}? Write it into a new note titled {title}",
+    )
     script = (*SEARCH, Launch("Notes"), "New note", Type("{title}"), tap_field("Note"), Type("{shown}"), "Save")
 
     def setup(self, phone: Admin) -> None:

@@ -53,7 +53,13 @@ class _Thread(_NewMessage):
 
 
 class MessagesReadLast(_Thread):
-    instructions = ("What did {name} write in the last message?",)
+    instructions = (
+        "What did {name} [write|say|send me] in the last message?",
+        "What [is|was] the last message from {name}?",
+        "[Tell me|Look up] the last message [from|of] {name}",
+        "What does the last message from {name} say?",
+        "In Messages, what did {name} [write|say] last?",
+    )
     script = ()
     answer = "{body}"
     done = unchanged
@@ -61,7 +67,12 @@ class MessagesReadLast(_Thread):
 
 class MessagesOpenUnread(_Thread):
     new_row = {**_Thread.new_row, "read": 0}
-    instructions = ("Open and read the new message from {name}",)
+    instructions = (
+        "[Open|Read|Open and read] the new message from {name}",
+        "In Messages [open|read] the new message from {name}",
+        "There is a new message from {name}, [open|read] it",
+        "{name} has sent [me |]a new message, [open|read] it",
+    )
     script = ("{name}",)
 
     def done(self, phone: Admin) -> bool:
@@ -70,13 +81,24 @@ class MessagesOpenUnread(_Thread):
 
 
 class MessagesSend(_NewMessage):
-    instructions = ("Send {name} a new message that says {body}", "Write {body} to {name} in Messages")
+    instructions = (
+        "Send {name} [a new message|a message] that says {body}",
+        "[Write|Send] {body} to {name} in [Messages|a new message]",
+        "[Text|Message] {name}: {body}",
+        "Send [the message|the text] {body} to {name}",
+        "In Messages [send|write] to {name}: {body}",
+    )
     script = ("New message", "{name}", Type("{body}"), "Send")
     done = adds(address="{name}", body="{body}", type=SENT, read=1)
 
 
 class MessagesReply(_Thread):
-    instructions = ("Answer {name} in Messages with {reply}",)
+    instructions = (
+        "Answer {name} in Messages with {reply}",
+        "Answer the [last |]message [from|of] {name} with {reply}",
+        "Send {reply} as [an|the] answer to {name}[ in Messages|]",
+        "{name} has sent me a message, answer [|it ]with {reply}",
+    )
     script = ("{name}", tap_field("Text message"), Type("{reply}"), "Send")
     done = adds(address="{name}", body="{reply}", type=SENT, read=1)
 
@@ -87,7 +109,11 @@ class MessagesReply(_Thread):
 
 
 class MessagesDelete(_Thread):
-    instructions = ("Delete the conversation with {name} in Messages",)
+    instructions = (
+        "[Delete|Remove|Erase] the [conversation|messages] with {name}[ in Messages|]",
+        "Get rid of the conversation with {name}",
+        "I do not need the conversation with {name} [any more|any longer], delete it",
+    )
     script = ("{name}", "Delete", "Delete")
 
     def done(self, phone: Admin) -> bool:
@@ -96,13 +122,24 @@ class MessagesDelete(_Thread):
 
 class MessagesDraft(_NewMessage):
     split = "test"
-    instructions = ("Save a draft for {name} that says {body}",)
+    instructions = (
+        "Save a message to {name} that says {body}, do not send it",
+        "Write {body} to {name} in Messages and keep it for later, do not send it",
+        "[Save|Keep] {body} for later as a message to {name}, do not send it[ yet|]",
+        "In Messages [save|keep] {body} for {name}, do not send it[ yet|]",
+        "[Type|Write] {body} as a message to {name}, do not send it, save it for later",
+    )
     script = ("New message", "{name}", Type("{body}"), "Navigate up")
     done = adds(address="{name}", body="{body}", type=DRAFT, read=1)
 
 
 class MessagesSendTwo(_NewMessage):
-    instructions = ("Send {body} to {name} and also to {other}",)
+    instructions = (
+        "[Send|Write|Text] {body} to {name} and [also |]to {other}",
+        "[Send|Write] {name} and also {other} the message {body}",
+        "{name} and {other} should get the message {body}",
+        "In Messages [send|write] to {name} and to {other}: {body}",
+    )
     steps = 11
 
     @classmethod
@@ -137,7 +174,11 @@ class MessagesSaveNumber(_Thread):
     """Across two apps: a contact writes their new number."""
 
     split = "test"
-    instructions = ("Save the new number {name} wrote in Messages to Contacts",)
+    instructions = (
+        "Save the new number from the last message of {name} in Contacts",
+        "{name} has sent [me |]a new [phone |]number[ in Messages|], save it in Contacts",
+        "In Contacts [save|set] the new number that {name} has sent [me|in Messages]",
+    )
     last = "my new number is {phone}"
     script = (Launch("Contacts"), "{name}", "Edit", tap_field("Phone"), Type("{phone}"), "Save")
 

@@ -39,7 +39,12 @@ class _OneSong(RowTemplate):
 
 
 class MusicPlay(_OneSong):
-    instructions = ("In Music play the song {song}", "Open Music and play {song}")
+    instructions = (
+        "[Play|Start] the song {song} in Music",
+        "Play [the song |]{song}",
+        "In Music [play|start] [the song |]{song}",
+        "Open Music and play [the song |]{song}",
+    )
     script = (reach("{song}"), "{song}")
     steps = 4
 
@@ -49,7 +54,13 @@ class MusicPlay(_OneSong):
 
 class MusicPause(_OneSong):
     player = {"song": "{song}", "playing": 1}
-    instructions = ("In Music pause the song {song}", "Music plays {song}, pause it")
+    instructions = (
+        "Pause the song {song}[ in Music|]",
+        "In Music pause [the song |]{song}",
+        "Music plays [the song |]{song}, pause it",
+        "{song} is playing[ in Music|], pause it",
+        "The song {song} should be paused[ in Music|]",
+    )
     script = ("Pause",)
 
     def done(self, phone: Admin) -> bool:
@@ -59,7 +70,12 @@ class MusicPause(_OneSong):
 class MusicNext(_OneSong):
     demo = False
     player = {"song": "{song}", "playing": 1}
-    instructions = ("Music plays {song}, skip to the next song",)
+    instructions = (
+        "Music plays [|the song ]{song}, [skip|go] to the next song",
+        "[The song |]{song} is playing, [skip|go] to the next [one|song]",
+        "Skip the song {song}[ in Music|]",
+        "Skip {song} and play the next song",
+    )
     script = ("Next",)
 
     def done(self, phone: Admin) -> bool:
@@ -68,7 +84,13 @@ class MusicNext(_OneSong):
 
 
 class MusicFavourite(_OneSong):
-    instructions = ("Make the song {song} a favourite", "Add the song {song} to the favourites in Music")
+    instructions = (
+        "Make the song {song} a favourite[ in Music|]",
+        "Add the song {song} to [the|my] favourites[ in Music|]",
+        "[Mark|Save] the song {song} as a favourite",
+        "In Music make {song} a favourite",
+        "{song} should be [a favourite in Music|one of my favourite songs]",
+    )
     script = (reach("{song}"), "{song}", "Favourite")
     steps = 5
 
@@ -78,7 +100,12 @@ class MusicFavourite(_OneSong):
 
 
 class MusicArtist(_OneSong):
-    instructions = ("Who sings the song {song}?", "Which artist sings {song} in Music?")
+    instructions = (
+        "Who sings [the song |]{song}[ in Music|]?",
+        "[Which|What] artist sings [the song |]{song}?",
+        "[Tell me|Look up|Find] the artist of the song {song}",
+        "Who is the artist of [the song |]{song}?",
+    )
     script = (reach("{song}"),)
     answer = "{artist}"
 
@@ -104,7 +131,12 @@ class _Playlist(_OneSong):
 
 class MusicAddToPlaylist(_Playlist):
     split = "test"
-    instructions = ("Add the song {song} to the playlist {playlist}",)
+    instructions = (
+        "Add [the song |]{song} to [the|my] playlist {playlist}",
+        "Put [the song |]{song} [in|into] the playlist {playlist}",
+        "The playlist {playlist} should have the song {song}[, add it|]",
+        "In Music add {song} to the playlist {playlist}",
+    )
     script = (reach("{song}"), long_press("{song}"), "Add to playlist", "{playlist}")
 
     def clear(self, phone: Admin) -> None:
@@ -117,7 +149,11 @@ class MusicAddToPlaylist(_Playlist):
 
 
 class MusicNewPlaylist(_Playlist):
-    instructions = ("Create a music playlist called {playlist}", "In Music make the playlist {playlist}")
+    instructions = (
+        "[Create|Make] a [|new |music ]playlist [called|named] {playlist}",
+        "In Music [make|create] the playlist {playlist}",
+        "I want a [|new ]playlist [called|named] {playlist}[ in Music|]",
+    )
     script = ("Playlists", "New playlist", Type("{playlist}"), "Create")
 
     def done(self, phone: Admin) -> bool:
@@ -125,7 +161,11 @@ class MusicNewPlaylist(_Playlist):
 
 
 class MusicFillPlaylist(_Playlist):
-    instructions = ("Create the playlist {playlist} with the songs {song} and {second}",)
+    instructions = (
+        "[Create|Make] [the|a] playlist {playlist} with the songs {song} and {second}",
+        "[Make|Create] a playlist named {playlist} from [the songs |]{song} and {second}",
+        "Put the songs {song} and {second} [in|into] a new playlist {playlist}",
+    )
     script = (*MusicNewPlaylist.script, "Add songs", reach("{song}"), "{song}", reach("{second}"), "{second}")
     steps = 10
 

@@ -26,28 +26,48 @@ class _OneNote(_NoNote):
 
 class NotesCreate(_NoNote):
     instructions = (
-        "Create a note titled {title} with the text {body}",
+        "[Create|Write|Add] a [|new ]note [titled|called|named] {title} [with the text|that says] {body}",
         "In Notes write {body} under the title {title}",
+        "Write {body} in a new note [with the title|titled] {title}",
     )
     script = ("New note", Type("{title}"), tap_field("Note"), Type("{body}"), "Save")
     done = adds(title="{title}", body="{body}", pinned=0)
 
 
 class NotesDelete(_OneNote):
-    instructions = ("Delete the note {title}", "Remove {title} from Notes")
+    instructions = (
+        "[Delete|Remove|Erase] the note {title}",
+        "[Remove|Delete] {title} from Notes",
+        "In Notes [delete|remove] {title}",
+        "Get rid of the note {title}[ in Notes|]",
+        "I do not need the note {title} [any longer|any more], delete it",
+    )
     script = ("{title}", "Delete", "Delete")
     done = deletes
 
 
 class NotesPin(_OneNote):
     demo = False
-    instructions = ("Pin the note {title}",)
+    instructions = (
+        "Pin the note {title}[ in Notes|]",
+        "[In|Go to] Notes and pin {title}",
+        "The note {title} should be pinned[ in Notes|]",
+        "Pin {title} in [Notes|the Notes app]",
+        "Open the note {title} and pin it",
+        "[Mark|Set] the note {title} as pinned",
+    )
     script = ("{title}", "Pin")
     done = edits(pinned=1)
 
 
 class NotesRead(_OneNote):
-    instructions = ("What does the note {title} say?",)
+    instructions = (
+        "What does [the|my] note {title} say?",
+        "What is in [the|my] note {title}?",
+        "[Tell me|Look up] the text of the note {title}[ in Notes|]",
+        "What text [has|is in] the note {title}?",
+        "[Find|Open] the note {title} and tell me what it says",
+    )
     script = ()
     answer = "{body}"
 
@@ -55,7 +75,12 @@ class NotesRead(_OneNote):
 class NotesShare(_OneNote):
     """Notes has no sharing: the right answer is that it cannot be done."""
 
-    instructions = ("Share the note {title} by email",)
+    instructions = (
+        "[Share|Send] the note {title} by email",
+        "[Email|Send an email with] the note {title}[ from Notes|]",
+        "I want to [share|send] [the|my] note {title} by email",
+        "[Share|Send] {title} from Notes by email",
+    )
     script = ("{title}",)
     answer = INFEASIBLE
     done = unchanged

@@ -87,7 +87,12 @@ class _Switches(_Settings):
 
 
 class SettingsTurnOn(_Switches):
-    instructions = ("Turn on {switch} in the settings", "Go to Settings and switch {switch} on")
+    instructions = (
+        "[Turn|Switch] on {switch} in the settings",
+        "Go to Settings and [turn|switch] {switch} on",
+        "{switch} [is off, turn it on|should be on, change that] in [the settings|Settings]",
+        "I [want|need] {switch} on, [use the settings|open Settings for that]",
+    )
     turned = {"switch": True}
     script = (open_section("switch"), "{switch}")
 
@@ -98,19 +103,35 @@ class SettingsTurnOn(_Switches):
 
 class SettingsTurnOff(SettingsTurnOn):
     demo = False
-    instructions = ("Turn off {switch} in the settings", "Go to Settings and switch {switch} off")
+    instructions = (
+        "[Turn|Switch] off {switch} in the settings",
+        "Go to Settings and [turn|switch] {switch} off",
+        "{switch} [is on, turn it off|should be off, change that] in [the settings|Settings]",
+        "I [want|need] {switch} off, [use the settings|open Settings for that]",
+    )
     turned = {"switch": False}
 
 
 class SettingsTwoSwitches(_Switches):
-    instructions = ("Turn on {first} and turn off {second} in the settings",)
+    instructions = (
+        "[Turn|Switch] on {first} and [turn|switch] off {second} in the settings",
+        "In Settings [turn|switch] {first} on and {second} off",
+        "In [the settings|Settings] {first} should be on and {second} off",
+        "Turn off {second} and [also turn|turn] on {first} in the settings",
+        "I want {first} on and {second} off, change that in Settings",
+    )
     turned = {"first": True, "second": False}
     script = (open_section("first"), "{first}", Back(), open_section("second"), "{second}")
 
 
 class SettingsThreeSwitches(_Switches):
     demo = False
-    instructions = ("Turn on {first} and {second} and turn off {third}",)
+    instructions = (
+        "[Turn|Switch] on {first} and {second} and [turn|switch] off {third}",
+        "In [Settings|the settings] [turn|switch] {first} and {second} on and {third} off",
+        "{first} and {second} should be on and {third} off, [use Settings|change that in the settings]",
+        "Turn off {third} and [turn|switch] on {first} and {second} in the settings",
+    )
     turned = {"first": True, "second": True, "third": False}
     script = (*SettingsTwoSwitches.script, Back(), open_section("third"), "{third}")
 
@@ -123,7 +144,13 @@ class _OneChoice(_Settings):
 
 
 class SettingsChoose(_OneChoice):
-    instructions = ("Set the {setting} to {value} in the settings", "Change the {setting} of this phone to {value}")
+    instructions = (
+        "Set the {setting} to {value} in [the settings|Settings]",
+        "Change the {setting} [of this phone |]to {value}",
+        "[Open|Go to] Settings and [set|change] the {setting} to {value}",
+        "The {setting} [of this phone |]should be {value}[, change it in Settings|]",
+        "[Select|I want] {value} as the {setting} in Settings",
+    )
     script = (open_section("setting"), "{setting}", "{value}")
 
     def first(self) -> dict[str, str]:
@@ -136,7 +163,13 @@ class SettingsChoose(_OneChoice):
 
 
 class SettingsReadChoice(_OneChoice):
-    instructions = ("What is the {setting} of this phone?",)
+    instructions = (
+        "What is the {setting} [of|on] this phone?",
+        "What {setting} is set [on this phone|in the settings|in Settings]?",
+        "[Tell me|Look up|Find] the {setting} [of this phone|in the settings|in Settings]",
+        "[Open|Go to] Settings and tell me [the {setting}|what the {setting} is]",
+        "To what is the {setting} [of this phone |]set?",
+    )
     script = (open_section("setting"),)
     answer = "{value}"
 
@@ -152,7 +185,12 @@ def _step_volume(ui: UI, p: Row) -> Iterable[Action]:
 class SettingsVolume(_Settings):
     """One to three steps up or down from `start`."""
 
-    instructions = ("Set the {setting} to {level} in the settings",)
+    instructions = (
+        "Set the {setting} to [|level ]{level} in [the settings|Settings]",
+        "[Open|Go to] Settings and [set|change] the {setting} to {level}",
+        "The {setting} should be [|at ]{level}[, change it in Settings|]",
+        "Change the {setting} [of this phone |]to level {level}",
+    )
     script = ("Sound", _step_volume)
     steps = 6
 
@@ -173,7 +211,7 @@ class SettingsVolume(_Settings):
 
 
 class SettingsReadVolume(_Settings):
-    instructions = ("What is the {setting} of this phone?",)
+    instructions = SettingsReadChoice.instructions
     script = ("Sound",)
     answer = "{level}"
 
@@ -211,8 +249,12 @@ class _Network(RowTemplate):
 
 
 class SettingsConnect(_Network):
-    split = "test"
-    instructions = ("Connect to the Wi-Fi network {network} with the password {password}",)
+    instructions = (
+        "Connect to the [Wi-Fi network|Wi-Fi|network] {network} with the password {password}",
+        "[Connect|Switch] this phone to the Wi-Fi network {network}, [the password is|password] {password}",
+        "Use the Wi-Fi [network |]{network}, [its password is|with the password] {password}",
+        "The password of the Wi-Fi [network |]{network} is {password}, connect to it",
+    )
     script = ("Network & internet", "Wi-Fi networks", "{network}", Type("{password}"), "Connect")
 
     def done(self, phone: Admin) -> bool:
@@ -230,7 +272,11 @@ class SettingsConnectMissing(_Network):
 
 
 class SettingsWhichNetwork(_Network):
-    instructions = ("Which Wi-Fi network is this phone connected to?",)
+    instructions = (
+        "[Which|What] [Wi-Fi network|Wi-Fi|network] is [this|my|the] phone [connected to|using|on]?",
+        "To which [Wi-Fi |]network is [this|my] phone connected?",
+        "[Tell me|Look up] the name of the Wi-Fi network [this|my] phone is [connected to|on|using]",
+    )
     script = ("Network & internet",)
     answer = "{network}"
     done = _Network.connected
@@ -250,12 +296,23 @@ class _DeviceName(Template):
 
 
 class SettingsRename(_DeviceName):
-    instructions = ("Change the device name to {name}", "Name this device {name} in the settings")
+    instructions = (
+        "[Change|Set] the device name [|of this phone ]to {name}",
+        "Name this [device|phone] {name} in [the settings|Settings]",
+        "Rename this [phone|device] to {name}[ in Settings|]",
+        "This [phone|device] should be [called|named] {name}",
+    )
     script = ("About phone", "Device name", Type("{name}"), "Save")
 
 
 class SettingsReadName(_DeviceName):
-    instructions = ("What is the device name of this phone?",)
+    instructions = (
+        "What is the device name of [this|my] [phone|device]?",
+        "What is [this|my] [phone|device] [called|named][ in the settings|]?",
+        "[Tell me|Look up|Find] the device name [of this phone|of my phone|in Settings|in the settings]",
+        "What [name|device name] does [this|my] phone have?",
+        "Open Settings and [tell me|look up|find] the [device name|name of this phone]",
+    )
     script = ("About phone",)
     answer = "{name}"
 

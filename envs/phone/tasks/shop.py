@@ -56,14 +56,24 @@ class _OneProduct(RowTemplate):
 
 
 class ShopPrice(_OneProduct):
-    instructions = ("How much is the {product} in {category}?", "Look up the price of the {product} in {category}")
+    instructions = (
+        "How much [is|do I pay for] the {product} in {category}?",
+        "[Look up|Tell me|Find] the price of the {product} in {category}",
+        "What [is the price of|do I pay for] the {product} from {category}?",
+        "What does the {product} [in|from] {category} cost[ in Shop|]?",
+        "In Shop, how much is the {product} from {category}?",
+    )
     params = {"price": PRICES}
     script = ("{category}", reach("{product}"))
     answer = "{cost}"
 
 
 class ShopFavourite(_OneProduct):
-    instructions = ("Add the {product} in {category} to the favourites",)
+    instructions = (
+        "Add the {product} [in|from] {category} to [the|my] favourites",
+        "Make the {product} [in|from] {category} a favourite[ in Shop|]",
+        "[Mark|Save] the {product} [in|from] {category} as a favourite",
+    )
     script = (*TO_PRODUCT, "Favourite")
     done = edits(favourite=1)
 
@@ -71,13 +81,24 @@ class ShopFavourite(_OneProduct):
 class ShopUnfavourite(_OneProduct):
     demo = False
     favourite = 1
-    instructions = ("Remove the {product} from the favourites in Shop", "Take the {product} off the Shop favourites")
+    instructions = (
+        "Remove the {product} from [the|my] favourites in Shop",
+        "Take the {product} [off|from] [the|my] Shop favourites",
+        "In Shop the {product} should [be no|not be a] favourite",
+        "Unmark the {product} as a favourite in Shop",
+        "Drop the {product} from [the|my] Shop favourites",
+    )
     script = ("Favourites", "Remove {product}")
     done = edits(favourite=0)
 
 
 class ShopAddToCart(_OneProduct):
-    instructions = ("Put the {product} from {category} in the cart, quantity {quantity}",)
+    instructions = (
+        "Put the {product} from {category} [in|into] [the|my] cart, quantity {quantity}",
+        "Add the {product} from {category} to [the|my] [cart|shopping cart], quantity {quantity}",
+        "In Shop [put|add] {quantity} of the {product} from {category} into the cart",
+        "The cart should have the {product} from {category}, quantity {quantity}",
+    )
     params = {"quantity": range(1, 4)}
     script = (*TO_PRODUCT, repeat("More", lambda p: p["quantity"] - 1), "Add to cart")
     steps = 8
@@ -106,7 +127,11 @@ class _InCart(_OneProduct):
 
 
 class ShopRemoveFromCart(_InCart):
-    instructions = ("Take the {product} out of the shopping cart", "Remove the {product} from the cart in Shop")
+    instructions = (
+        "Take the {product} out of [the shopping|the|my] cart",
+        "[Remove|Delete|Drop] the {product} from the [cart|shopping cart] in Shop",
+        "I do not [want|need] the {product} in [the|my] cart, remove it",
+    )
     script = ("Cart", "Less {product}")
 
     def done(self, phone: Admin) -> bool:
@@ -115,7 +140,12 @@ class ShopRemoveFromCart(_InCart):
 
 class ShopCartMore(_InCart):
     split = "test"
-    instructions = ("Change the quantity of the {product} in the cart to 2",)
+    instructions = (
+        "[Change|Set] the quantity of the {product} in [the|my] cart to 2",
+        "I [want|need] 2 of the {product} in the [cart|shopping cart], change the quantity",
+        "The cart should have 2 of the {product}",
+        "In Shop the quantity of the {product} in [the|my] cart should be 2",
+    )
     script = ("Cart", "More {product}")
 
     def done(self, phone: Admin) -> bool:
@@ -123,7 +153,11 @@ class ShopCartMore(_InCart):
 
 
 class ShopBuy(_OneProduct):
-    instructions = ("Buy the {product} in {category} and have it delivered to {address}",)
+    instructions = (
+        "[Buy|Order] the {product} [in|from] {category} and have it [delivered|sent] to {address}",
+        "[Buy|Order] the {product} [in|from] {category}, deliver it to {address}",
+        "I want the {product} from {category} delivered to {address}, [buy|order] it",
+    )
     params = {"address": ADDRESSES}
     script = (*TO_PRODUCT, "Add to cart", "Cart", _check_out)
     steps = 11
@@ -145,7 +179,11 @@ class ShopBuySoldOut(_OneProduct):
     """What is sold out cannot be bought: the product's page has no button for it."""
 
     stock = 0
-    instructions = ("Buy one {product} in {category} in Shop", "Order the {product} in {category} in Shop")
+    instructions = (
+        "[Buy|Order|Get] one {product} [in|from] {category} in Shop",
+        "[Order|Buy] the {product} [in|from] {category} in Shop",
+        "In Shop [buy|order] one {product} from {category}",
+    )
     script = TO_PRODUCT
     answer = INFEASIBLE
 
@@ -155,7 +193,12 @@ class ShopBuySoldOut(_OneProduct):
 
 class ShopOrderTotal(Template):
     app = "Shop"
-    instructions = ("What was the total of order {number} in Shop?", "How much did order {number} cost?")
+    instructions = (
+        "What [was|is] the total of order {number}[ in Shop|]?",
+        "How much did [order {number} cost|I pay for order {number}]?",
+        "[Tell me|Look up] the [total|price] of order {number} in Shop",
+        "In Shop, how much was order {number}?",
+    )
     params = {"number": range(13, 41), "total": range(500, 9900, 50)}
     script = ("Orders",)
     answer = "{cost}"

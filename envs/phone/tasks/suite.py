@@ -63,7 +63,7 @@ def make_task(name: str, seed: int) -> Task:
             f"{'testing' if wanted else 'training'}: a fifth of all, chosen by their hash, is held out. Give its "
             "`params` more values, or draw from more in its `sample`: of 20 nearly always some are held out"
         )
-    phrase = rng.choice(cls.instructions)
+    phrase = rng.choice(cls.wordings())
     return Task(
         id=f"{SUITE}/{name}/{seed}",
         template=name,

@@ -23,7 +23,11 @@ class _OneTask(_Tasks):
 
 
 class TodoComplete(_OneTask):
-    instructions = ("Mark the task {title} as done", "In Tasks tick off {title}")
+    instructions = (
+        "[Mark|Set] the task {title} as [done|finished]",
+        "[In Tasks tick|Tick] off [the task |]{title}",
+        "The task {title} is [done|finished], [tick it off|mark it as done]",
+    )
     script = ("Done {title}",)
     done = edits(done=1)
 
@@ -33,7 +37,11 @@ class TodoReopen(_OneTask):
 
     demo = False
     new_row = {**_OneTask.new_row, "done": 1}
-    instructions = ("Mark the done task {title} as not done", "Reopen the done task {title}")
+    instructions = (
+        "[Mark|Set] the [done|finished] task {title} as not [done|finished]",
+        "Reopen the [done|finished] task {title}[ in Tasks|]",
+        "[Untick|Unmark] the done task {title}",
+    )
     script = ("Filter", "Done", "Done {title}")
     done = edits(done=0)
 
@@ -43,7 +51,13 @@ class TodoReopen(_OneTask):
 
 
 class TodoAdd(_Tasks):
-    instructions = ("Add the task {title} with {priority} priority", "Create a {priority} priority task {title}")
+    instructions = (
+        "Add the task {title} with {priority} priority",
+        "[Add|Create] a [|new ]task {title} with {priority} priority",
+        "[Create|Add] a {priority} priority task {title}",
+        "In Tasks [add|create] {title} with {priority} priority",
+        "New task[ in Tasks|]: {title}, {priority} priority",
+    )
     script = ("New task", Type("{title}"), "Priority", "{priority}", "Save")
     done = adds(title="{title}", done=0, priority="{priority}", due="No day")
 
@@ -51,7 +65,10 @@ class TodoAdd(_Tasks):
 class TodoAddDue(_Tasks):
     instructions = (
         "Add the task {title} with {priority} priority for {due}",
-        "Create a {priority} priority task {title} due on {due}",
+        "[Add|Create] a [|new ]task {title} with {priority} priority, due on {due}",
+        "[Create|Add] a {priority} priority task {title} [for|due on] {due}",
+        "In Tasks [add|create] {title} with {priority} priority for {due}",
+        "New task: {title}, {priority} priority, due on {due}",
     )
     script = ("New task", Type("{title}"), "Priority", "{priority}", "Day", "{due}", "Save")
     done = adds(title="{title}", done=0, priority="{priority}", due="{due}")
@@ -60,8 +77,11 @@ class TodoAddDue(_Tasks):
 class TodoPriority(_OneTask):
     split = "test"
     instructions = (
-        "Change the priority of the task {title} to {priority}",
+        "[Change|Set] the priority of [the task |]{title} to {priority}",
         "Give the task {title} {priority} priority",
+        "The [task {title} should have {priority} priority|priority of the task {title} should be {priority}]",
+        "[Make|Mark] {title} a {priority} priority task",
+        "In Tasks [set|change] the priority of {title} to {priority}",
     )
     script = ("{title}", "Priority", "{priority}", "Save")
     done = edits(priority="{priority}")
@@ -69,13 +89,25 @@ class TodoPriority(_OneTask):
 
 class TodoDelete(_OneTask):
     demo = False
-    instructions = ("Delete the task {title}", "Remove {title} from Tasks")
+    instructions = (
+        "[Delete|Remove|Erase] the task {title}",
+        "[Remove|Delete] {title} from [Tasks|my tasks]",
+        "Get rid of the task {title}",
+        "I do not need the task {title} [any more|any longer], delete it",
+        "In Tasks delete {title}",
+    )
     script = ("{title}", "Delete")
     done = deletes
 
 
 class TodoDue(_OneTask):
-    instructions = ("On which day is the task {title} due?", "Which day is set for the task {title}?")
+    instructions = (
+        "[On which|Which|On what] day is the task {title} due?",
+        "[Which|What] day is set for the task {title}?",
+        "When is [the task |]{title} due?",
+        "[Tell me|Look up] the day of the task {title}",
+        "What [day|deadline] has the task {title}[ in Tasks|]?",
+    )
     script = ()
     answer = "{due}"
 
@@ -83,7 +115,12 @@ class TodoDue(_OneTask):
 class TodoAssign(_OneTask):
     """Tasks belong to no one: the right answer is that it cannot be done."""
 
-    instructions = ("Assign the task {title} to {name}",)
+    instructions = (
+        "[Assign|Give] the task {title} to {name}",
+        "[Give|Assign] {name} the task {title}[ in Tasks|]",
+        "Make {name} the owner of the task {title}",
+        "{name} should [do|have|get] the task {title}, assign it",
+    )
     params = {**_OneTask.params, "name": FIRST_NAMES}
     script = ("{title}",)
     answer = INFEASIBLE
