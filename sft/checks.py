@@ -20,7 +20,7 @@ from mobilerl.policy.context import make_context
 from mobilerl.policy.formats.choice import published_name, with_format
 from mobilerl.sft.data import opened_sources, stage2_limit
 from mobilerl.sft.pretraining import PRETRAINING_BATCH_SIZE
-from mobilerl.suites.base import has_demonstrations
+from mobilerl.suites.base import has_demonstrations, make_suite
 from mobilerl.system.terminal import say
 from mobilerl.training.checkpoint_files import check_files
 from mobilerl.training.dry_run import check_writable, print_recipe
@@ -79,8 +79,8 @@ def check(recipe: Recipe) -> None:
     gpus = torch.cuda.device_count()
     if gpus and settings.processes > gpus:
         raise ConfigError(f"sft.processes = {settings.processes}, but this node has {gpus} GPUs: one for each")
-    if settings.goal_samples and recipe.suite.type != "generated":
-        raise ConfigError('sft.goal_samples are of generated apps: set suite.type = "generated", or it to 0')
+    if settings.goal_samples and not hasattr(make_suite(recipe), "wordings"):
+        raise ConfigError(f'suite.type = "{recipe.suite.type}" has no sft.goal_samples: set them to 0')
     _check_divisible(settings, "sft.batch_size", settings.batch_size)
     if settings.reading_samples and not recipe.model:
         _check_divisible(settings, "the batch size of reading pre-training", PRETRAINING_BATCH_SIZE)

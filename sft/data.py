@@ -12,13 +12,13 @@ from functools import cached_property
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
+from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.training import SourceSection
 from mobilerl.envs.phone.env import PhoneEnv
-from mobilerl.envs.phone.generated import tasks as generated
 from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import check_checkpoint
 from mobilerl.policy.context import ContextPolicy, make_context
@@ -99,14 +99,14 @@ class SftData:
         self.say(str(report))
 
     def wordings(self, count: int) -> Iterator[tuple[str, list[str]]]:
-        """Goals of generated training tasks, each with the list of what it asks for."""
-        assert isinstance(self.recipe.suite, GeneratedSuiteSection)
-        return generated.wordings(count, self.recipe.suite.apps, random.Random(f"{self.recipe.train.seed}/goals"))
+        """Goals of training tasks, each with the list of what it asks for."""
+        suite: Any = make_suite(self.recipe)
+        return suite.wordings(count, random.Random(f"{self.recipe.train.seed}/goals"))
 
     @cached_property
     def texts(self) -> list[str]:
         """All texts that the embedded phone shows, and with generated apps the texts from which these are made."""
-        made = generated_corpus() if self.recipe.suite.type == "generated" else []
+        made = generated_corpus() if "generated" in self.recipe.suite.evaluations() else []
         return corpus(phone_without_popups(self.recipe, screenshots=False)) + made
 
     @cached_property

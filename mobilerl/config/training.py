@@ -112,8 +112,8 @@ class SftSection(Section):
     reading_samples: Count = 12000
     """Number of samples of reading pre-training, which follows 0.4 times as many samples of copying; 0 for none. Both
     are skipped if a checkpoint is given. In the stages of a tiny model, a tenth of the samples are of this kind."""
-    goal_samples: Annotated[Count, OnlyWith({"suite.type": ("generated",)})] = 0
-    """Number of goal samples, which have no screens, for a tiny model on generated apps; 0 for none."""
+    goal_samples: Annotated[Count, OnlyWith({"suite.type": ("generated", "phone")})] = 0
+    """Number of goal samples, which have no screens, for a tiny model; 0 for none."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations, in addition to those of the suite's experts."""
     stage1_epochs: Rate = 1.0

@@ -48,7 +48,8 @@ class Suite(Protocol):
 
 class Expert(Protocol):
     """Demonstrates one episode for SFT. A suite with experts has `demonstrated(instances)`, the tasks. Unless they are
-    those of the embedded phone it also is a `Demonstrating`."""
+    those of the embedded phone it also is a `Demonstrating`. It may have `wordings(count, rng)`, goals of training
+    tasks, each with the list of what it asks for, for `sft.goal_samples`."""
 
     @property
     def thought(self) -> str:

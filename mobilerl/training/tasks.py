@@ -116,9 +116,15 @@ class TaskSampler:
                 self._rewards.pop(key, None)
 
     def sample(self, n: int, rng: random.Random) -> list[Task]:
-        """Samples `n` tasks with replacement. Raises InfraError if every task was excluded."""
+        """Samples `n` tasks with replacement. Raises InfraError if every task was excluded.
+
+        A key's weight is the curriculum's times its number of tasks, so that a suite of few templates with many
+        instances each gets its share of a mixture.
+        """
         self.check()
-        return [rng.choice(self._tasks[key]) for key in self.curriculum.sample(n, rng)]
+        most = max(map(len, self._tasks.values()))
+        sizes = {key: len(tasks) / most for key, tasks in self._tasks.items()}
+        return [rng.choice(self._tasks[key]) for key in self.curriculum.sample(n, rng, sizes)]
 
     def record(self, groups: Iterable[Group]) -> None:
         """Records the successes of complete groups, and updates the curriculum at the end of an epoch."""

@@ -80,6 +80,13 @@ def test_values_of_instructions_choose_the_tasks_once_the_critic_has_them():
     assert s.curriculum.active == {"A"} and s.curriculum.weights() == {"A": 1.0, "B": 0.2}
 
 
+def test_a_template_is_sampled_as_often_as_it_has_tasks():
+    many = [make_task(f"D{i}", "D") for i in range(6)]
+    for kind in ("fcf", "learnable", "instruction_value"):
+        sampled = Counter(task.template for task in sampler([*TASKS, *many], type=kind).sample(120, random.Random(0)))
+        assert sampled == {"A": 20, "B": 20, "C": 20, "D": 60}, kind
+
+
 def test_partial_credit_is_no_success_to_the_curriculum():
     failing = sampler(epoch_groups=1, patience=1, cooldown=1)
     failing.record([group(A, 0.25, 0.5)])

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobilerl.algorithms.checks import count
-from mobilerl.algorithms.curriculum.sampling import distinct, systematic_sample
+from mobilerl.algorithms.curriculum.sampling import NO_SCALE, distinct, scaled, systematic_sample
 from mobilerl.records import SUCCESS
 
 
@@ -73,12 +73,12 @@ class FailureCurriculum:
         """Weights in (0, 1] for the current epoch, in the order of `task_ids`; other tasks must not be sampled."""
         return {t: math.exp(-h.failed) if h.cooldown_left else 1.0 for t, h in self._tasks.items() if self._open(h)}
 
-    def sample(self, n: int, rng: random.Random) -> list[str]:
+    def sample(self, n: int, rng: random.Random, scale: Mapping[str, float] = NO_SCALE) -> list[str]:
         """Samples n task ids in random order. Task i is expected exactly n * w_i / sum(w) times, and comes up that many
         times rounded up or down.
 
         Thus no task is sampled twice as long as n is at most the number of active tasks; with a larger n, all active
-        tasks are sampled equally often, give or take one.
+        tasks are sampled equally often, give or take one. `scale` has factors of the weights, by task id.
 
         Raises ValueError if every task is removed, which `revisit_every` prevents.
         """
@@ -88,7 +88,7 @@ class FailureCurriculum:
                 f"curriculum: all {len(self._tasks)} tasks were removed, none ever solved in time; "
                 "add easier tasks, raise patience or cooldown, or set revisit_every"
             )
-        return systematic_sample(weights, n, rng)
+        return systematic_sample(scaled(weights, scale), n, rng)
 
     def update(self, epoch_rewards: Mapping[str, Sequence[float]]) -> None:
         """Ends an epoch. `epoch_rewards` holds the unshaped rewards of all finished trajectories by task id.

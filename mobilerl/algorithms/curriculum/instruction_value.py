@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mobilerl.algorithms.checks import number
-from mobilerl.algorithms.curriculum.sampling import distinct, systematic_sample
+from mobilerl.algorithms.curriculum.sampling import NO_SCALE, distinct, scaled, systematic_sample
 from mobilerl.algorithms.shares import share_of
 
 PRIOR = 0.5
@@ -76,9 +76,12 @@ class InstructionValueCurriculum:
         active = self.active
         return {task: 1.0 if task in active else self.rest for task in self._values}
 
-    def sample(self, n: int, rng: random.Random) -> list[str]:
-        """Samples n task ids in random order, each task n * w_i / sum(w) times, randomly rounded up or down."""
-        return systematic_sample(self.weights(), n, rng)
+    def sample(self, n: int, rng: random.Random, scale: Mapping[str, float] = NO_SCALE) -> list[str]:
+        """Samples n task ids in random order, each task n * w_i / sum(w) times, randomly rounded up or down.
+
+        `scale` has factors of the weights, by task id.
+        """
+        return systematic_sample(scaled(self.weights(), scale), n, rng)
 
     def update(self, epoch_rewards: Mapping[str, Sequence[float]], values: Mapping[str, float] | None = None) -> None:
         """Ends an epoch: tasks in `values` take that value, others that were sampled move towards their mean reward.

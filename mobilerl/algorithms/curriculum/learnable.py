@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobilerl.algorithms.checks import number
-from mobilerl.algorithms.curriculum.sampling import distinct, systematic_sample
+from mobilerl.algorithms.curriculum.sampling import NO_SCALE, distinct, scaled, systematic_sample
 
 MEMORY = 20
 """Number of episodes that a task's success rate is estimated from, older ones counting less and less."""
@@ -89,9 +89,12 @@ class LearnableCurriculum:
         share = self.watch / (1.0 - self.watch) * sum(weights.values()) / watched if weights else 1.0
         return {task: weights.get(task, share) for task in self._tasks}
 
-    def sample(self, n: int, rng: random.Random) -> list[str]:
-        """Samples n task ids in random order, each task n * w_i / sum(w) times, randomly rounded up or down."""
-        return systematic_sample(self.weights(), n, rng)
+    def sample(self, n: int, rng: random.Random, scale: Mapping[str, float] = NO_SCALE) -> list[str]:
+        """Samples n task ids in random order, each task n * w_i / sum(w) times, randomly rounded up or down.
+
+        `scale` has factors of the weights, by task id.
+        """
+        return systematic_sample(scaled(self.weights(), scale), n, rng)
 
     def update(self, successes: Mapping[str, Sequence[float]]) -> None:
         """Updates the estimates with the newest episodes: 1 for a success and 0 for a failure, by task id.

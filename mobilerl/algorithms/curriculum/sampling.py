@@ -7,6 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
+NO_SCALE: Mapping[str, float] = {}
+
 
 def distinct(task_ids: Iterable[str]) -> list[str]:
     """The ids as a list. Raises ValueError if there are none or if one occurs twice."""
@@ -17,6 +19,11 @@ def distinct(task_ids: Iterable[str]) -> list[str]:
         twice = next(task for i, task in enumerate(ids) if task in ids[:i])
         raise ValueError(f"curriculum: task {twice!r} is listed twice")
     return ids
+
+
+def scaled(weights: Mapping[str, float], scale: Mapping[str, float]) -> dict[str, float]:
+    """The weights times their factors, which are 1 unless given."""
+    return {task: weight * scale.get(task, 1.0) for task, weight in weights.items()}
 
 
 def systematic_sample(weights: Mapping[str, float], n: int, rng: random.Random) -> list[str]:

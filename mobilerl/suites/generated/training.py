@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
@@ -37,6 +38,9 @@ class GeneratedSuite(PhoneSuite):
         return tasks.train_tasks(
             len(instances), self._apps, self._templates(), first_seed=tasks.DEMONSTRATION_SEEDS + instances.start
         )
+
+    def wordings(self, count: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
+        return tasks.wordings(count, self._apps, rng)
 
     def _templates(self) -> Sequence[str]:
         for name in self._tasks.templates:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -49,6 +50,18 @@ class PhoneSuite:
         tasks = [task for task in made if not wanted or task.template in wanted]
         suite.check_no_leak(tasks, suite.test_tasks(1))
         return tasks + self._generated(instances, demo=True)
+
+    def wordings(self, count: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
+        """`count` goals of training tasks in random order, each with the list of what it asks for."""
+        share = self._mix.generated_share if self._mix else 0.0
+        others = generated.wordings(count, self._mix.apps if self._mix else 0, rng)  # makes no more than are taken
+        names = self._tasks.templates or [t.__name__ for t in suite.templates("train")]
+        for _ in range(count):
+            if rng.random() < share:
+                yield next(others)
+            else:
+                task = suite.make_task(rng.choice(names), rng.randrange(suite.HELD_OUT_SEEDS))
+                yield task.instruction, [suite.open_task(task).purpose]
 
     def _generated(self, instances: range, demo: bool | None = None) -> list[Task]:
         """Generated tasks: as many beside these `instances` of every template of the phone as the share says."""
