@@ -15,9 +15,9 @@ from mobilerl.adapters.flat import KINDS, flat_action, select_task
 from mobilerl.envs.base import StepResult
 from mobilerl.envs.blocking import run
 from mobilerl.envs.phone.env import PhoneEnv
-from mobilerl.envs.phone.tasks.suite import test_tasks, train_tasks
+from mobilerl.envs.phone.tasks.suite import held_out_tasks, train_tasks
 
-SPLITS = {"train": tuple(train_tasks(1)), "test": tuple(test_tasks(1))}
+SPLITS = {"train": tuple(train_tasks(1)), "test": tuple(held_out_tasks(1))}
 
 
 class PhoneAction(Action):

@@ -11,7 +11,7 @@ import verifiers.v1 as vf
 from openai import AsyncOpenAI
 
 from mobilerl.envs.phone.env import PhoneEnv
-from mobilerl.envs.phone.tasks.suite import make_task, test_tasks, train_tasks
+from mobilerl.envs.phone.tasks.suite import held_out_tasks, make_task, train_tasks
 from mobilerl.inference.client import bounded_client
 from mobilerl.inference.images import with_images
 from mobilerl.inference.server import completion_of
@@ -35,7 +35,7 @@ class PhoneTasksetConfig(vf.TasksetConfig):
 
 class PhoneTaskset(vf.Taskset[PhoneTask, PhoneTasksetConfig]):
     def load(self) -> list[PhoneTask]:
-        tasks = (train_tasks if self.config.split == "train" else test_tasks)(self.config.instances)
+        tasks = (train_tasks if self.config.split == "train" else held_out_tasks)(self.config.instances)
         return [PhoneTask(vf.TaskData(id=t.id, prompt=t.instruction), self.config.task) for t in tasks]
 
 

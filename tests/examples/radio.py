@@ -39,7 +39,11 @@ class Radio(App):
 
 class RadioPlay(Template):
     app = "Radio"
-    instructions = ("Play {station} on the radio", "Open Radio and listen to {station}")
+    instructions = (
+        "[Play|Start] {station} on the radio",
+        "Open Radio and [play|listen to] {station}",
+        "In Radio play {station}",
+    )
     params = {"station": STATIONS}
     script = (reach("{station}"), "{station}")
     steps = 5

@@ -52,7 +52,7 @@ def sent(action: Action) -> dict[str, object]:
 
 
 def test_an_expert_gets_its_reward(client) -> None:
-    tasks = suite.test_tasks(1)
+    tasks = suite.held_out_tasks(1)
     index = next(i for i, task in enumerate(tasks) if task.template == "MusicPlay")
     result = client.reset(split="test", index=index)
     task = tasks[index]

@@ -147,7 +147,7 @@ def test_over_adb_and_in_process_are_the_same(adb, phones):
     transport.connect()
     remote = PhoneEnv("phone", popup_rate=0.5, transport=transport)
     local = PhoneEnv("phone", popup_rate=0.5)
-    tasks = suite.train_tasks(1)[::8] + suite.test_tasks(1)[::12]
+    tasks = suite.train_tasks(1)[::8] + suite.held_out_tasks(1)[::12]
     assert len(tasks) >= 15
     for task in tasks:
         seen_remote, reward_remote = asyncio.run(play(remote, task))

@@ -19,7 +19,7 @@ from mobilerl.cli import main
 from mobilerl.config import AgentSection
 from mobilerl.envs.base import Finish, Launch, Swipe, Tap, Type
 from mobilerl.envs.phone.env import PhoneEnv
-from mobilerl.envs.phone.tasks.suite import test_tasks as held_out_tasks
+from mobilerl.envs.phone.tasks.suite import held_out_tasks
 from mobilerl.models.codec import Codec
 from mobilerl.policy.actor import ModelActor
 from mobilerl.policy.context import make_context

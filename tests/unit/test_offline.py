@@ -44,7 +44,7 @@ def test_a_wrong_path_is_an_error_before_anything_starts(tmp_path):
 @pytest.mark.parametrize(
     ("task", "change", "said"),
     [
-        (suite.test_tasks(1)[0], {}, "held out"),
+        (suite.held_out_tasks(1)[0], {}, "held out"),
         (androidworld.make_task("MarkorCreateNote", 0, "Make a note", 30, 1), {}, "held out"),
         (suite.train_tasks(1)[0], {"token_ids": ()}, "no token ids"),
         (suite.train_tasks(1)[0], {"prompt_ids": (64,)}, "token ids"),

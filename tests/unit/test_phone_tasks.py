@@ -1,9 +1,11 @@
-"""Every task template: its expert earns 1.0, idle agents earn 0, and it has training and held-out instances."""
+"""Every task template: its expert earns 1.0, idle agents earn 0, and no goal is in two splits."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -14,11 +16,20 @@ from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Template
 from mobilerl.envs.phone.tasks.catalogue import TEMPLATES
 from mobilerl.envs.phone.tasks.expert import ExpertAgent
-from mobilerl.envs.phone.tasks.suite import HELD_OUT_SEEDS, check_no_leak, held_out, make_task, test_tasks, train_tasks
+from mobilerl.envs.phone.tasks.suite import (
+    DEVELOPMENT_SEEDS,
+    FIRST_SEEDS,
+    HELD_OUT_SEEDS,
+    SPLITS,
+    check_no_leak,
+    goal_split,
+    held_out_tasks,
+    make_task,
+    train_tasks,
+)
 from mobilerl.envs.phone.transport import InProcessTransport
 
-test_tasks.__test__ = False  # a function of the suite, not of this file
-SEEDS = (0, 1, 2, 3, HELD_OUT_SEEDS, HELD_OUT_SEEDS + 1)
+SEEDS = (0, 1, 2, 3, HELD_OUT_SEEDS, DEVELOPMENT_SEEDS)
 each_template = pytest.mark.parametrize("name", TEMPLATES)
 
 
@@ -62,14 +73,30 @@ def test_idle_agents_earn_nothing(name):
 
 @each_template
 def test_instances(name):
-    train = [make_task(name, s) for s in range(12)]
-    test = [make_task(name, HELD_OUT_SEEDS + s) for s in range(4)]
-    assert not any(held_out(name, dict(t.params)) for t in train) and all(held_out(name, dict(t.params)) for t in test)
+    train, held_out = [make_task(name, s) for s in range(12)], [make_task(name, HELD_OUT_SEEDS + s) for s in range(4)]
     assert len({json.dumps(dict(t.params), sort_keys=True) for t in train}) >= 4
     assert make_task(name, 5) == make_task(name, 5)
-    for task in train + test:
+    for task in train + held_out:
         assert "{" not in task.instruction and 3 <= len(task.instruction.split()) <= 20
         assert task.max_steps == 2 * TEMPLATES[name].steps + 2 and json.loads(json.dumps(task.params)) == task.params
+
+
+@each_template
+def test_no_goal_is_in_two_splits(name):
+    goals = {}
+    for split, count in {"train": 200, "dev": 6, "test": 6}.items():
+        tasks = [make_task(name, FIRST_SEEDS[split] + i) for i in range(count)]
+        assert {goal_split(name, task.params, task.instruction) for task in tasks} == {split}
+        goals[split] = {task.instruction.casefold() for task in tasks}
+    assert not any(goals[one] & goals[other] for one, other in combinations(SPLITS, 2))
+    assert len(goals["test"]) >= 3 and len(goals["dev"]) >= 3
+
+
+def test_wordings_of_a_held_out_goal_are_held_out_with_it():
+    for template, held_out in (("MessagesSend", True), ("NotesDelete", False)):  # of 240 goals, of 16
+        train, test = ([make_task(template, first + i) for i in range(400)] for first in (0, HELD_OUT_SEEDS))
+        said = [{json.dumps(dict(task.params)) for task in tasks} for tasks in (train, test)]
+        assert said[0].isdisjoint(said[1]) == held_out
 
 
 def test_a_template_with_too_few_parameters_is_told_what_to_do(monkeypatch):
@@ -78,19 +105,25 @@ def test_a_template_with_too_few_parameters_is_told_what_to_do(monkeypatch):
         params = {"this": ("a", "b")}
 
     monkeypatch.setitem(TEMPLATES, "Narrow", Narrow)
-    says = "template Narrow: 500 draws gave 2 different parameters.*Give its `params` more values"
+    says = "template Narrow: 500 draws gave 2 different goals, none of which is for dev.*Give its `params` more values"
     with pytest.raises(ValueError, match=says):
-        make_task("Narrow", HELD_OUT_SEEDS)
+        make_task("Narrow", DEVELOPMENT_SEEDS)
 
 
-def test_train_and_test_do_not_meet():
-    train, test = train_tasks(3), test_tasks(3)
-    check_no_leak(train, test)
-    assert len({t.id for t in train + test}) == len(train) + len(test)
-    with pytest.raises(ValueError, match="seed"):
-        check_no_leak(train, train[:1])
-    with pytest.raises(ValueError, match="reserved|seed"):
-        check_no_leak(test, test)
+def test_splits_do_not_meet():
+    train, dev, test = train_tasks(3), held_out_tasks(3, "dev"), held_out_tasks(3)
+    check_no_leak(train, dev, test)
+    assert len({t.id for t in train + dev + test}) == len(train) + len(dev) + len(test)
+    elsewhere = replace(dev[-1], seed=HELD_OUT_SEEDS, instruction="other")
+    for splits, says in (
+        ((train, [replace(test[0], seed=0)]), "seed 0"),
+        ((train, [replace(test[0], instruction=train[0].instruction.upper())]), "the goal of .* is in another split"),
+        ((train, dev, [elsewhere]), "the template of .* is in another split"),
+        ((train, test, test), "seed"),
+        ((dev,), "reserved for dev"),
+    ):
+        with pytest.raises(ValueError, match=f"leak: .*{says}"):
+            check_no_leak(*splits)
 
 
 def test_a_note_written_over_another_one_was_not_created():

@@ -12,11 +12,11 @@ from mobilerl.records.files import load_trajectories
 from mobilerl.suites import evaluation
 from mobilerl.suites.phone.evaluation import SimPlan
 
-FEW = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")  # trained, infeasible, reserved for testing
+FEW = ("TodoDue", "ClockAlarmMissing", "MapsNoteDistance")  # trained, infeasible, reserved for development
 
 
 def play(tmp_path, agent, *flags):
-    words = [w for name in FEW for w in ("--template", name)]
+    words = ["--split", "dev", *(w for name in FEW for w in ("--template", name))]
     assert main(["eval", "sim", "--agent", agent, "--instances", "2", *words, "--out", str(tmp_path), *flags]) == 0
     return json.loads((tmp_path / "results.json").read_text())
 
@@ -24,18 +24,18 @@ def play(tmp_path, agent, *flags):
 def test_expert_earns_everything(tmp_path):
     results = play(tmp_path, "expert", "--split", "all")
     assert results["success_rate"] == 1.0 and results["unseen_templates"]["success_rate"] == 1.0
-    # "all" is 2 training and 2 held-out instances of each trained template, and 2 held-out ones of the other.
+    # "all" is 2 instances for every split of each trained template, and 2 of the other.
     assert {name: row["trials"] for name, row in results["per_task"].items()} == {
-        "TodoDue": 4,
-        "ClockAlarmMissing": 4,
+        "TodoDue": 6,
+        "ClockAlarmMissing": 6,
         "MapsNoteDistance": 2,
     }
     assert results["per_task"]["ClockAlarmMissing"]["feasible"] is False
-    assert results["trials"] == 8 and results["errors"] == 0
+    assert results["trials"] == 12 and results["errors"] == 0
 
 
 def test_random_agent_is_repeatable(tmp_path):
-    flags = ("--split", "test", "--trials", "2", "--phone.popup_rate", "0.5")
+    flags = ("--trials", "2", "--phone.popup_rate", "0.5")
     first, second = play(tmp_path / "a", "random", *flags), play(tmp_path / "b", "random", *flags)
     assert first == second
 
@@ -47,7 +47,15 @@ def test_a_finished_evaluation_is_not_repeated_and_only_replaced_when_asked(tmp_
         capsys.readouterr()
         assert play(tmp_path, "noop") == play(tmp_path, "noop", "--replace") == before
         assert "results.json is finished" in (said := capsys.readouterr().out) and "success rate" in said
-        words = ["eval", "sim", "--instances", "2", *(w for name in FEW for w in ("--template", name))]
+        words = [
+            "eval",
+            "sim",
+            "--split",
+            "dev",
+            "--instances",
+            "2",
+            *(w for name in FEW for w in ("--template", name)),
+        ]
         for other, says in (
             (["finish"], '"noop" and not "finish"'),
             (["noop", "--phone.popup_rate", "0"], "0.5 and not 0"),
@@ -82,7 +90,7 @@ def test_an_interrupted_evaluation_goes_on_with_the_same_command(tmp_path, capsy
     with monkeypatch.context() as patched:
         end = Journal.end
         patched.setattr(Journal, "end", interrupted)
-        words = ["eval", "sim", "--agent", "random", "--instances", "2", "--trials", "2", "--keep"]
+        words = ["eval", "sim", "--agent", "random", "--instances", "2", "--trials", "2", "--keep", "--split", "dev"]
         words += [w for name in FEW for w in ("--template", name)] + ["--out", str(tmp_path / "part")]
         assert main(words) == 130
     said = capsys.readouterr().err
@@ -96,7 +104,7 @@ def test_an_interrupted_evaluation_goes_on_with_the_same_command(tmp_path, capsy
 
 
 def test_a_leak_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite, "train_tasks", lambda n: suite.test_tasks(n))
+    monkeypatch.setattr(suite, "train_tasks", lambda n: suite.held_out_tasks(n))
     with pytest.raises(ValueError, match="leak"):
         evaluation.evaluate(load_recipe(None), SimPlan(), "noop", None, tmp_path)
     assert not (tmp_path / "results.json").exists()

@@ -142,7 +142,7 @@ def test_what_went_wrong_in_a_success_is_not_imitated_but_remembered(tmp_path):
 
 
 def test_the_phones_own_split_decides(tmp_path):
-    train, test = suite.train_tasks(1)[0], suite.test_tasks(1, "train")[0]
+    train, test = suite.train_tasks(1)[0], suite.held_out_tasks(1)[0]
     save_trajectories(tmp_path, 1, [trajectory("a", task=train), trajectory("b", task=test), trajectory("c")])
     found = {}
     run_demos(tmp_path, lambda key, split="": found.update({key: split}) or False)

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from mobilerl.envs.base import Action, Finish, InfraError, Launch, Transport, Type
 from mobilerl.envs.phone.languages import ENGLISH
@@ -129,8 +129,8 @@ class Template:
     """The answer of an answer task; INFEASIBLE for what cannot be done."""
     demo: ClassVar[bool] = True
     """Whether the SFT demonstrations show it."""
-    split: ClassVar[str] = "train"
-    """`test`: never trained on."""
+    split: ClassVar[Literal["train", "dev", "test"]] = "train"
+    """`dev`, `test`: never trained on; `dev` is for choosing settings, `test` for results."""
     feasible: ClassVar[bool]
     """Set from `answer`."""
     language: Language = ENGLISH

@@ -78,7 +78,7 @@ class CalculatorRecall(_Sum):
 class CalculatorToNote(_Sum):
     """Two apps: the result becomes the title of a note."""
 
-    split = "test"
+    split = "dev"
     instructions = (
         "[Calculate|Work out] {sum} and [save|write] the result as the title of a [|new ]note",
         "Use [Calculator|the calculator] for {sum} and create a [|new ]note with the result as title",

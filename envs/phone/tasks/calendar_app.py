@@ -139,7 +139,7 @@ class CalendarOnDay(_OneEvent):
 class CalendarToTasks(_OneEvent):
     """Two apps: the title read in one is written in the other."""
 
-    split = "test"
+    split = "dev"
     instructions = (
         "Add a task with the title of the event on {day} October",
         "[Create|Make] a [|new ]task with the [title|name] of the event on {day} October",

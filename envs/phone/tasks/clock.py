@@ -158,7 +158,7 @@ class ClockCityTime(Template):
     """The world clock shows the city and two `others`."""
 
     app = "Clock"
-    split = "test"
+    split = "dev"
     instructions = (
         "[What|Which] time is it [|now ]in {city}?",
         "[What|Which] time does the world clock show for {city}?",

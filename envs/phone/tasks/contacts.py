@@ -74,7 +74,7 @@ class ContactsReadMissing(_NoContact):
 
 
 class ContactsWhoseNumber(_OneContact):
-    split = "test"
+    split = "dev"
     instructions = (
         "Which [contact|of my contacts] has the [phone number|number] {phone}?",
         "Who has the [phone number|number] {phone}[ in Contacts|]?",

@@ -103,7 +103,7 @@ class FilesSize(_OneFile):
 
 
 class FilesFind(_OneFile):
-    split = "test"
+    split = "dev"
     instructions = (
         "In [which|what] folder is [the file |]{name}?",
         "[Which|What] folder has the file {name}?",

@@ -134,7 +134,7 @@ class MapsBus(_OnePlace):
 
 
 class MapsNoteDistance(_OnePlace):
-    split = "test"
+    split = "dev"
     params = {**_OnePlace.params, "rank": FAR, "title": NOTE_TITLES}
     instructions = (
         "[Write|Put|Save] the distance to the {place} [into|in] a new note [titled|called] {title}",

@@ -121,7 +121,7 @@ class MessagesDelete(_Thread):
 
 
 class MessagesDraft(_NewMessage):
-    split = "test"
+    split = "dev"
     instructions = (
         "Save a message to {name} that says {body}, do not send it",
         "Write {body} to {name} in Messages and keep it for later, do not send it",
@@ -173,7 +173,7 @@ class MessagesSendTwo(_NewMessage):
 class MessagesSaveNumber(_Thread):
     """Across two apps: a contact writes their new number."""
 
-    split = "test"
+    split = "dev"
     instructions = (
         "Save the new number from the last message of {name} in Contacts",
         "{name} has sent [me |]a new [phone |]number[ in Messages|], save it in Contacts",

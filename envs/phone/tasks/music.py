@@ -130,7 +130,7 @@ class _Playlist(_OneSong):
 
 
 class MusicAddToPlaylist(_Playlist):
-    split = "test"
+    split = "dev"
     instructions = (
         "Add [the song |]{song} to [the|my] playlist {playlist}",
         "Put [the song |]{song} [in|into] the playlist {playlist}",

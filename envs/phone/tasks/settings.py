@@ -164,9 +164,9 @@ class SettingsChoose(_OneChoice):
 
 class SettingsReadChoice(_OneChoice):
     instructions = (
-        "What is the {setting} [of|on] this phone?",
+        "What is the {setting} [of|on] [this|my] phone?",
         "What {setting} is set [on this phone|in the settings|in Settings]?",
-        "[Tell me|Look up|Find] the {setting} [of this phone|in the settings|in Settings]",
+        "[Tell me|Look up|Find] the {setting} [of this phone|of my phone|in the settings|in Settings]",
         "[Open|Go to] Settings and tell me [the {setting}|what the {setting} is]",
         "To what is the {setting} [of this phone |]set?",
     )
@@ -310,7 +310,7 @@ class SettingsReadName(_DeviceName):
         "What is the device name of [this|my] [phone|device]?",
         "What is [this|my] [phone|device] [called|named][ in the settings|]?",
         "[Tell me|Look up|Find] the device name [of this phone|of my phone|in Settings|in the settings]",
-        "What [name|device name] does [this|my] phone have?",
+        "[What|Which] [name|device name] does [this|my] [phone|device] have?",
         "Open Settings and [tell me|look up|find] the [device name|name of this phone]",
     )
     script = ("About phone",)

@@ -139,7 +139,7 @@ class ShopRemoveFromCart(_InCart):
 
 
 class ShopCartMore(_InCart):
-    split = "test"
+    split = "dev"
     instructions = (
         "[Change|Set] the quantity of the {product} in [the|my] cart to 2",
         "I [want|need] 2 of the {product} in the [cart|shopping cart], change the quantity",

@@ -75,7 +75,7 @@ class TodoAddDue(_Tasks):
 
 
 class TodoPriority(_OneTask):
-    split = "test"
+    split = "dev"
     instructions = (
         "[Change|Set] the priority of [the task |]{title} to {priority}",
         "Give the task {title} {priority} priority",

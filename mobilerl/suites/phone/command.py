@@ -51,8 +51,8 @@ class SimCommand(PhoneCommand):
     plan = SimPlan
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        said = "test (default): held-out instances; train: training ones"
-        parser.add_argument("--split", choices=("train", "test", "all"), default="test", help=said)
+        said = "test (default) or dev, for choosing settings: held-out instances; train: training ones; all: all three"
+        parser.add_argument("--split", choices=(*suite.SPLITS, "all"), default="test", help=said)
         super().add_options(parser)
 
     def print_tasks(self) -> None:

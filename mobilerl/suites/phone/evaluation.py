@@ -1,7 +1,7 @@
 """Evaluation on the embedded phone's tasks (`sim`).
 
-The split `test` has held-out instances, whose parameters and seeds are never trained on. Those of training templates
-give the headline `success_rate`; those of templates never trained on are reported as `unseen_templates`.
+The splits `dev` and `test` have held-out instances, whose goals and seeds are never trained on. Those of training
+templates give the headline `success_rate`; those of templates never trained on are reported as `unseen_templates`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from mobilerl.config import ConfigError, Recipe
 from mobilerl.config.types import Positive
 from mobilerl.envs.base import MobileEnv, Task
 from mobilerl.envs.phone.tasks import suite
+from mobilerl.envs.phone.tasks.suite import Split
 from mobilerl.eval.report import UNSEEN, EpisodeResult, build_results
 from mobilerl.suites.phone.training import make_phones
 from mobilerl.suites.plan import Plan, summary
 
 STEP_BUDGET = "2 x steps of the expert + 2"
+HELD_OUT: tuple[Split, ...] = ("dev", "test")
 
 
 class PhonePlan(Plan):
@@ -52,15 +54,16 @@ class SimPlan(PhonePlan):
     """Tasks of the embedded phone's own apps."""
 
     suite: str = "sim"
-    split: Literal["train", "test", "all"] = "test"
-    """`train` for training instances, `test` for held-out instances of every template, `all` for both."""
+    split: Split | Literal["all"] = "test"
+    """`train` for training instances, `dev` or `test` for held-out instances of the training templates and of those
+    that the split has for itself, `all` for all three."""
 
     def tasks(self, recipe: Recipe) -> list[Task]:
         for name in self.templates:
             if name not in suite.TEMPLATES:
                 raise ConfigError(f"no task template is called {name!r}; `mobilerl eval sim --list` shows them all")
-        tasks = suite.train_tasks(self.instances) if self.split in ("train", "all") else []
-        tasks += suite.test_tasks(self.instances) if self.split in ("test", "all") else []
+        splits = suite.SPLITS if self.split == "all" else (self.split,)
+        tasks = [task for split in splits for task in _instances(split, self.instances)]
         chosen = [task for task in tasks if not self.templates or task.template in self.templates]
         if not chosen:
             raise ConfigError(
@@ -70,25 +73,29 @@ class SimPlan(PhonePlan):
 
     def guard(self, recipe: Recipe) -> dict[str, Any]:
         trained = suite.train_tasks(max(recipe.tasks.per_template, recipe.sft.demos_per_template))
-        tested = suite.test_tasks(self.instances)
-        suite.check_no_leak(trained, tested)
-        shared = f"{len(tested)} held-out instances share no parameters or seeds with {len(trained)} training ones"
+        developed, tested = (suite.held_out_tasks(self.instances, split) for split in HELD_OUT)
+        suite.check_no_leak(trained, developed, tested)
+        counted = f"{len(trained)} training, {len(developed)} dev and {len(tested)} test instances"
         return {
             "split": self.split,
             "suite_templates": len(suite.TEMPLATES),
             "held_out_seeds_from": suite.HELD_OUT_SEEDS,
-            "leak_guard": f"passed: {shared}",
+            "leak_guard": f"passed: {counted} share no goals or seeds",
         }
 
     def part(self, task: Task) -> str:
         return suite.template(task.template).split
 
     def results(self, episodes: Sequence[EpisodeResult], protocol: dict[str, Any]) -> dict[str, Any]:
-        unseen = [e for e in episodes if e.split == "test"]
-        seen = [e for e in episodes if e.split != "test"]
+        unseen = [e for e in episodes if e.split != "train"]
+        seen = [e for e in episodes if e.split == "train"]
         results = build_results(self.suite, protocol, seen or unseen)
         if seen and unseen:
             beside = build_results(self.suite, protocol, unseen)
             results["per_task"] |= beside["per_task"]
             results[UNSEEN] = summary(beside)
         return results
+
+
+def _instances(split: Split, per_template: int) -> list[Task]:
+    return suite.train_tasks(per_template) if split == "train" else suite.held_out_tasks(per_template, split)

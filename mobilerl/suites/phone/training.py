@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -38,8 +38,10 @@ class PhoneSuite:
         return training_tasks(self._tasks)
 
     def held_out(self, per_template: int) -> dict[str, list[Task]]:
-        """Tasks to evaluate on during training: held-out instances of the training templates, and generated ones."""
-        found = {"success_rate": development_tasks(per_template, self._tasks.templates)}
+        """Tasks to evaluate on during training: development instances of the training templates, and generated ones."""
+        names, first = self._tasks.templates or [t.__name__ for t in suite.templates("train")], suite.DEVELOPMENT_SEEDS
+        made = [suite.make_task(name, first + i) for name in names for i in range(per_template)]
+        found = {"success_rate": made}
         if self._mix:
             found["generated"] = generated.held_out_tasks(per_template, self._mix.apps, "dev", ("instances",))
         return found
@@ -48,7 +50,7 @@ class PhoneSuite:
         """Tasks that are demonstrated for SFT: `instances` of each template."""
         made, wanted = suite.train_tasks(len(instances), demo=True, first_seed=instances.start), self._tasks.templates
         tasks = [task for task in made if not wanted or task.template in wanted]
-        suite.check_no_leak(tasks, suite.test_tasks(1))
+        suite.check_no_leak(tasks, suite.held_out_tasks(1, "dev"), suite.held_out_tasks(1))
         return tasks + self._generated(instances, demo=True)
 
     def wordings(self, count: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
@@ -88,8 +90,6 @@ class PhoneSuite:
 
 
 make = PhoneSuite
-DEVELOPMENT_SEEDS = suite.HELD_OUT_SEEDS + 500_000
-"""First of the held-out seeds for evaluation during training, which are not used for published results."""
 
 
 def make_phones(
@@ -126,19 +126,11 @@ def training_tasks(settings: TasksSection) -> list[Task]:
             raise ConfigError(f"tasks.templates: the phone has no training template {name!r}")
     wanted = settings.templates or sorted(known)
     tasks = [t for t in suite.train_tasks(settings.per_template) if t.template in wanted]
-    suite.check_no_leak(tasks, suite.test_tasks(1))
+    suite.check_no_leak(tasks, suite.held_out_tasks(1, "dev"), suite.held_out_tasks(1))
     return tasks
-
-
-def development_tasks(per_template: int, templates: Sequence[str] = ()) -> list[Task]:
-    """Held-out instances of training templates, or of those named, for evaluation during training."""
-    names = templates or [t.__name__ for t in suite.templates("train")]
-    seeds = range(DEVELOPMENT_SEEDS, DEVELOPMENT_SEEDS + per_template)
-    return [suite.make_task(name, seed) for name in names for seed in seeds]
 
 
 def is_held_out(task: Task) -> bool:
     if task.template not in suite.TEMPLATES:
         raise ValueError(f"{task.id} is of an unknown template")
-    reserved = suite.template(task.template).split == "test" or suite.held_out(task.template, dict(task.params))
-    return reserved or task.seed >= suite.HELD_OUT_SEEDS
+    return suite.is_held_out(task)
