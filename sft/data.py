@@ -26,7 +26,7 @@ from mobilerl.sft.demonstrations import corpus, demonstrations, generated_corpus
 from mobilerl.sft.samples import ExpertStep
 from mobilerl.sft.sources.report import Report
 from mobilerl.sft.sources.stream import Source, open_sources, steps
-from mobilerl.suites.base import Demonstrating, demonstrated_tasks, has_demonstrations, make_suite
+from mobilerl.suites.base import Demonstrating, demonstrated_tasks, evaluations, has_demonstrations, make_suite
 from mobilerl.suites.phone.training import make_phones
 from mobilerl.system.atomic_files import put_folder, write_atomic
 from mobilerl.system.terminal import progress_bar
@@ -106,7 +106,7 @@ class SftData:
     @cached_property
     def texts(self) -> list[str]:
         """All texts that the embedded phone shows, and with generated apps the texts from which these are made."""
-        made = generated_corpus() if "generated" in self.recipe.suite.evaluations() else []
+        made = generated_corpus() if "generated" in evaluations(self.recipe) else []
         return corpus(phone_without_popups(self.recipe, screenshots=False)) + made
 
     @cached_property

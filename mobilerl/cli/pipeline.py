@@ -19,7 +19,7 @@ from mobilerl.config.packaged import recipe_names
 from mobilerl.config.reading import CONFIG_FILE
 from mobilerl.config.suite import suite_name
 from mobilerl.envs.claims import Claim
-from mobilerl.suites.base import make_suite
+from mobilerl.suites.base import evaluations, make_suite
 from mobilerl.suites.fleet import check_devices, fleet_type
 from mobilerl.system.terminal import say
 
@@ -146,7 +146,7 @@ class Pipeline:
         config = ["--config", table.evaluation] if table.evaluation else self._config_flags()
         recipe = load_recipe(config[1::2], () if table.evaluation else self.flags)
         if evaluate != "no" and is_embedded(recipe):
-            for suite in recipe.suite.evaluations():
+            for suite in evaluations(recipe):
                 results = self._evaluate(str(out / "final"), out / "eval" / suite, suite, config)
                 print_table({self.title: results})
         say(f"== checkpoint: {out / 'final'}")
@@ -166,7 +166,7 @@ class Pipeline:
         if evaluate != "no" and is_embedded(recipe):
             trained = str(out / "final") if kind == "pages" else str(out)
             sampled = ("", "pass-k") if evaluate == "pass-k" else ("",)
-            for suite in recipe.suite.evaluations():
+            for suite in evaluations(recipe):
                 print_table({k: v for how in sampled for k, v in self._both(model, trained, suite, how).items()})
                 say(f"== by task: {out / 'eval' / f'{suite}-after' / PRINT_OUT}")
         if kind == "pages":

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from mobilerl.config.devices import FleetSection
-from mobilerl.config.marks import ANY, RESUMABLE, OnlyWith
+from mobilerl.config.marks import RESUMABLE
 from mobilerl.config.types import Count, Positive, Section, Weight, type_of, union_of
 from mobilerl.envs.instructions.web import address
 from mobilerl.envs.plugins import with_plugins
@@ -42,10 +42,6 @@ class SuiteBase(Section):
     def check(self, fleet: FleetSection, workers: int, deadline_s: float) -> None:
         """Raises ValueError unless the suite can be trained on with this fleet, `rollout.workers` and deadline."""
 
-    def evaluations(self) -> tuple[str, ...]:
-        """The NAME of each `mobilerl eval NAME` that tells what was learned, the main one first."""
-        return (suite_name(type(self)),)
-
 
 class PhoneSuiteSection(SuiteBase):
     """Tasks of the embedded phone."""
@@ -54,14 +50,6 @@ class PhoneSuiteSection(SuiteBase):
     evaluation = "mobilerl.suites.phone.command:SimCommand"
     task_suite = "sim"
     type: Annotated[Literal["phone"], TYPE] = "phone"
-    generated_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """Share of the training tasks and demonstrations that are in generated apps, so that what was learned there is not
-    forgotten."""
-    apps: Annotated[Positive, OnlyWith({"suite.generated_share": ANY})] = 2048
-    """Number of generated apps to train on."""
-
-    def evaluations(self) -> tuple[str, ...]:
-        return ("sim", "generated") if self.generated_share else ("sim",)
 
 
 class GeneratedSuiteSection(SuiteBase):

@@ -20,6 +20,9 @@ class TasksSection(Section):
     """Number of instances per template, each with its own parameters."""
     templates: tuple[str, ...] = ()
     """Templates to train on, and to demonstrate in SFT; empty for all of the training split."""
+    generated_share: Annotated[float, Field(ge=0.0, lt=1.0), OnlyWith({"suite.type": ("phone",)})] = 0.0
+    """Share of the phone's training tasks and demonstrations that are in generated apps instead, so that what was
+    learned there is not forgotten."""
 
 
 class RolloutSection(Section):

@@ -82,6 +82,12 @@ def make_suite(recipe: Recipe) -> Suite:
     return load_named(recipe.suite.module, f"{type(recipe.suite).__name__}.module").make(recipe)
 
 
+def evaluations(recipe: Recipe) -> tuple[str, ...]:
+    """The NAME of each `mobilerl eval NAME` that tells what the recipe teaches, the main one first."""
+    name = suite_name(type(recipe.suite))
+    return (name, "generated") if name == "sim" and recipe.tasks.generated_share else (name,)
+
+
 def device_warnings(suite: Suite) -> list[str]:
     """Devices that do not answer, and what the others lack for the suite's tasks. Raises ConfigError if none can run.
 

@@ -36,8 +36,8 @@ def calls(monkeypatch, tmp_path) -> list[list[str]]:
 
 def test_the_main_job_runs_sft_first_and_once(calls):
     assert main(["run", "adagrpo", "--train.seed", "3"]) == 0
-    assert [words[0] for words in calls] == "sft eval table train eval eval table".split()
-    train = calls[3]
+    assert [words[0] for words in calls] == "sft eval table eval table train eval eval table eval eval table".split()
+    train = calls[5]
     assert train[train.index("--model") + 1] == "runs/sft/final" and train[-2:] == ["--train.seed", "3"]
     assert train[train.index("--run-dir") + 1] == "runs/adagrpo"
     assert calls[-1] == ["table", "SFT", "AdaGRPO"]
@@ -51,8 +51,9 @@ def test_the_main_job_runs_sft_first_and_once(calls):
 @pytest.mark.parametrize(
     ("words", "evaluations"),
     [
-        ((), 2),
-        (("--evaluate", "pass-k"), 4),
+        ((), 4),  # the phone's tasks, and generated ones
+        (("--tasks.generated_share", "0"), 2),
+        (("--tasks.generated_share", "0", "--evaluate", "pass-k"), 4),
         (("--suite.type", "generated"), 2),
         (("--suite.type", "instructions", "--suite.file", "mine.toml", "--rollout.workers", "0"), 0),
     ],

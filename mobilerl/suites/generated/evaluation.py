@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from mobilerl.config import ConfigError, GeneratedSuiteSection, PhoneSuiteSection, Recipe
+from mobilerl.config import ConfigError, GeneratedSuiteSection, Recipe
 from mobilerl.envs.base import Task
 from mobilerl.envs.phone.generated import tasks
 from mobilerl.envs.phone.generated.tasks import HeldOut
@@ -61,5 +61,4 @@ class GeneratedPlan(PhonePlan):
 def _apps(recipe: Recipe) -> int:
     """Number of training apps in the recipe, or the default if it trains on another suite."""
     suite = recipe.suite
-    mixed = isinstance(suite, GeneratedSuiteSection | PhoneSuiteSection)
-    return suite.apps if mixed else GeneratedSuiteSection().apps
+    return suite.apps if isinstance(suite, GeneratedSuiteSection) else GeneratedSuiteSection().apps

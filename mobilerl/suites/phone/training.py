@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from mobilerl.config import ConfigError, PhoneSection, PhoneSuiteSection, Recipe, TasksSection
+from mobilerl.config import ConfigError, PhoneSection, Recipe, TasksSection
 from mobilerl.envs.base import MobileEnv, Task, Transport
 from mobilerl.envs.phone import fonts
 from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.generated import tasks as generated
 from mobilerl.envs.phone.tasks import suite
+
+APPS = 2048
+"""Number of generated apps to train on beside the phone's own."""
 
 
 class PhoneSuite:
@@ -24,8 +27,6 @@ class PhoneSuite:
 
     def __init__(self, recipe: Recipe) -> None:
         self._tasks, self._phone = recipe.tasks, recipe.phone
-        mixed = isinstance(recipe.suite, PhoneSuiteSection) and recipe.suite.generated_share > 0
-        self._mix = recipe.suite if mixed else None
 
     def check(self) -> None:
         _ = self._training
@@ -42,8 +43,8 @@ class PhoneSuite:
         names, first = self._tasks.templates or [t.__name__ for t in suite.templates("train")], suite.DEVELOPMENT_SEEDS
         made = [suite.make_task(name, first + i) for name in names for i in range(per_template)]
         found = {"success_rate": made}
-        if self._mix:
-            found["generated"] = generated.held_out_tasks(per_template, self._mix.apps, "dev", ("instances",))
+        if self._tasks.generated_share:
+            found["generated"] = generated.held_out_tasks(per_template, APPS, "dev", ("instances",))
         return found
 
     def demonstrated(self, instances: range) -> list[Task]:
@@ -55,8 +56,7 @@ class PhoneSuite:
 
     def wordings(self, count: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
         """`count` goals of training tasks in random order, each with the list of what it asks for."""
-        share = self._mix.generated_share if self._mix else 0.0
-        others = generated.wordings(count, self._mix.apps if self._mix else 0, rng)  # makes no more than are taken
+        share, others = self._tasks.generated_share, generated.wordings(count, APPS, rng)  # made as they are taken
         names = self._tasks.templates or [t.__name__ for t in suite.templates("train")]
         for _ in range(count):
             if rng.random() < share:
@@ -67,13 +67,13 @@ class PhoneSuite:
 
     def _generated(self, instances: range, demo: bool | None = None) -> list[Task]:
         """Generated tasks: as many beside these `instances` of every template of the phone as the share says."""
-        if not self._mix:
+        if not (share := self._tasks.generated_share):
             return []
-        share, templates = self._mix.generated_share, self._tasks.templates or suite.templates("train", demo)
+        templates = self._tasks.templates or suite.templates("train", demo)
         each = len(templates) * share / (1 - share) / len(generated.TEMPLATES)
         first = generated.DEMONSTRATION_SEEDS if demo else 0
         begin, end = round(instances.start * each), round(instances.stop * each)
-        return generated.train_tasks(end - begin, self._mix.apps, first_seed=first + begin)
+        return generated.train_tasks(end - begin, APPS, first_seed=first + begin)
 
     def env_factory(self) -> Callable[..., MobileEnv]:
         def make(device_id: str, transport: Transport) -> PhoneEnv:
