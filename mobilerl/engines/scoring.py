@@ -32,8 +32,8 @@ def sample_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Computes (R, L) log-probabilities at `temperature`, right-aligned, and their mask.
 
-    `model` must use the attention `ATTENTION`. Logits are computed only for response positions, a part of them at a time, and
-    banned tokens are excluded as in sampling.
+    `model` must use the attention `ATTENTION`. Logits are computed only for response positions, a part of them at a
+    time, and banned tokens are excluded as in sampling.
     """
     ids = [r.prompt_ids + r.response_ids for r in rows]
     inputs = packed_inputs(model, codec, ids, [r.images for r in rows], device)
