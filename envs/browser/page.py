@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
+from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, CDPSession, Error
 from playwright.async_api import Page as Tab
@@ -66,32 +67,52 @@ class Page(WatchedTab):
         answer = await self._do(self._tab.goto(url, timeout=1000 * seconds), seconds)
         if answer is not None and answer.status >= 400:
             raise BadStatus(f"{url} answered {answer.status}")
+        await self.begin()
+
+    async def begin(self) -> None:
+        """Makes the page as it is the first of an episode."""
         self._first = (await self.send("Page.getNavigationHistory"))["currentIndex"]
         self.events.clear()
 
     async def clear(self) -> None:
         """Forgets cookies and whatever else the page stored, and now and then the documents of earlier episodes."""
-        origin = await self.run("() => location.origin")
-        if origin.startswith("http"):
-            await self.send("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
-        await self._do(self._context.clear_cookies())
+        parts = urlsplit(self._tab.url)
+        work = [self._do(self._context.clear_cookies())]
+        if parts.scheme in ("http", "https"):
+            origin = f"{parts.scheme}://{parts.netloc}"
+            work.append(self.send("Storage.clearDataForOrigin", origin=origin, storageTypes="all"))
+        await asyncio.gather(*work)
         self._cleared += 1
         if self._cleared % GARBAGE_EVERY == 0:  # Chromium keeps up to a hundred MB of them
             await self.send("HeapProfiler.collectGarbage")
 
     async def run(self, script: str, argument: Any = None, seconds: float | None = None) -> Any:
         """The value of a function of JavaScript, which is repeated once in the new page if the page was replaced."""
-        try:
-            return await self._do(self._tab.evaluate(script, argument), seconds)
-        except InfraError as error:
-            if NAVIGATED not in str(error):
-                raise
-        await self._do(self._tab.wait_for_load_state("domcontentloaded"))
-        return await self._do(self._tab.evaluate(script, argument), seconds)
+        return await self.repeat(lambda tab: self._evaluate(script, argument), seconds)
+
+    async def _evaluate(self, script: str, argument: Any = None) -> Any:
+        """As Playwright's method for functions, in a third of its time."""
+        said = await self._session.send(
+            "Runtime.evaluate",
+            {"expression": f"({script})({json.dumps(argument)})", "awaitPromise": True, "returnByValue": True},
+        )
+        if fault := said.get("exceptionDetails"):
+            raise Error(fault.get("exception", {}).get("description") or fault["text"])
+        return said["result"].get("value")
 
     async def use(self, work: Callable[[Tab], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
         """The result of what `work` does with Playwright's page."""
         return await self._do(work(self._tab), seconds)
+
+    async def repeat(self, work: Callable[[Tab], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
+        """As `use`, once more in the new page if the page was replaced meanwhile."""
+        try:
+            return await self.use(work, seconds)
+        except InfraError as error:
+            if not NAVIGATED.search(str(error)):
+                raise
+        await self.use(lambda tab: tab.wait_for_load_state("domcontentloaded"))
+        return await self.use(work, seconds)
 
     async def ping(self) -> None:
         await self.run("() => 1")
@@ -112,12 +133,13 @@ class Page(WatchedTab):
         """Width and height in pixels."""
         return round(self.web.width * self.web.scale), round(self.web.height * self.web.scale)
 
-    async def tree(self, hidden: Collection[str] = ()) -> str:
-        """The UI tree of the page once it has settled, without the elements whose ids are `hidden`. Draws nothing."""
-        zoom, left, top, *focus = await self.run(SETTLE, SETTLE_MS)
+    async def tree(self, hidden: Collection[str] = (), ask: str = "() => null") -> tuple[str, Any]:
+        """The UI tree of the page once it has settled, without the elements whose ids are `hidden`, and what the
+        function `ask` of JavaScript returns then. Draws nothing."""
+        (zoom, left, top, *focus), said = await self.run(SETTLE % ask, SETTLE_MS)
         captured = await self.send("DOMSnapshot.captureSnapshot", **ARGUMENTS)
         self._shown = self.web.width / zoom, self.web.height / zoom
-        return to_xml(captured, (left, top, *self._shown), zoom * self.web.scale, focus, hidden)
+        return to_xml(captured, (left, top, *self._shown), zoom * self.web.scale, focus, hidden), said
 
     async def screenshot(self) -> bytes:
         """The screen as PNG."""
@@ -132,7 +154,7 @@ class Page(WatchedTab):
         match action.kind:
             case "tap":
                 point = self._point(action.x, action.y)
-                await self._do(together(self._tab.evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
+                await self._do(together(self._evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
             case "long_press" | "swipe":
                 await self._touch(action)
             case "type":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -11,8 +12,8 @@ from playwright.async_api import BrowserContext, Dialog, Error, Page
 from mobilerl.envs.base import InfraError
 
 T = TypeVar("T")
-NAVIGATED = "navigat"
-"""Part of Chromium's message when the page was replaced while a script ran in it."""
+NAVIGATED = re.compile("navigat|execution context|context with specified id|promise was collected", re.IGNORECASE)
+"""Parts of Chromium's messages when the page was replaced while a script ran in it."""
 
 
 class BadStatus(InfraError):
@@ -81,5 +82,5 @@ def first_line(error: BaseException) -> str:
 async def together(waiting: Coroutine[Any, Any, object], acting: Coroutine[Any, Any, object]) -> None:
     """Begins to wait for something, then does it. A page that is left meanwhile gives no answer, and needs none."""
     answers = await asyncio.gather(waiting, acting, return_exceptions=True)
-    if faults := [a for a in answers if isinstance(a, BaseException) and NAVIGATED not in str(a)]:
+    if faults := [a for a in answers if isinstance(a, BaseException) and not NAVIGATED.search(str(a))]:
         raise faults[0]
