@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +15,7 @@ from playwright.async_api import Page as Tab
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
 from mobilerl.envs.browser.scripts import CLICKED, PICKER, PREPARE_FIELD, SETTLE, VIEWPORT
 from mobilerl.envs.browser.snapshot import ARGUMENTS
-from mobilerl.envs.browser.tab import NAVIGATED, BadStatus, T, WatchedTab, first_line, together
+from mobilerl.envs.browser.tab import BadStatus, WatchedTab, first_line, together
 from mobilerl.envs.browser.tree import to_xml
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
@@ -36,17 +36,13 @@ class Page(WatchedTab):
     """
 
     def __init__(self, web: Web, context: BrowserContext, tab: Tab, session: CDPSession, timeout_s: float) -> None:
-        super().__init__(context, tab, timeout_s)
-        self.web, self._session = web, session
+        super().__init__(context, tab, session, timeout_s)
+        self.web = web
         self._first = 0
         """Place of the first page of the episode in the history, behind which there is nothing to go back to."""
         self._cleared = 0
         self._shown: tuple[float, float] = (web.width, web.height)
         """Width and height in CSS pixels of the part of the page that is on the screen."""
-
-    async def send(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """A command of the Chrome DevTools Protocol."""
-        return await self._do(self._session.send(method, arguments))
 
     # --- episodes ----------------------------------------------------------------------------------------------
 
@@ -77,7 +73,7 @@ class Page(WatchedTab):
     async def clear(self) -> None:
         """Forgets cookies and whatever else the page stored, and now and then the documents of earlier episodes."""
         parts = urlsplit(self._tab.url)
-        work = [self._do(self._context.clear_cookies())]
+        work: list[Coroutine[Any, Any, object]] = [self._do(self._context.clear_cookies())]
         if parts.scheme in ("http", "https"):
             origin = f"{parts.scheme}://{parts.netloc}"
             work.append(self.send("Storage.clearDataForOrigin", origin=origin, storageTypes="all"))
@@ -85,34 +81,6 @@ class Page(WatchedTab):
         self._cleared += 1
         if self._cleared % GARBAGE_EVERY == 0:  # Chromium keeps up to a hundred MB of them
             await self.send("HeapProfiler.collectGarbage")
-
-    async def run(self, script: str, argument: Any = None, seconds: float | None = None) -> Any:
-        """The value of a function of JavaScript, which is repeated once in the new page if the page was replaced."""
-        return await self.repeat(lambda tab: self._evaluate(script, argument), seconds)
-
-    async def _evaluate(self, script: str, argument: Any = None) -> Any:
-        """As Playwright's method for functions, in a third of its time."""
-        said = await self._session.send(
-            "Runtime.evaluate",
-            {"expression": f"({script})({json.dumps(argument)})", "awaitPromise": True, "returnByValue": True},
-        )
-        if fault := said.get("exceptionDetails"):
-            raise Error(fault.get("exception", {}).get("description") or fault["text"])
-        return said["result"].get("value")
-
-    async def use(self, work: Callable[[Tab], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
-        """The result of what `work` does with Playwright's page."""
-        return await self._do(work(self._tab), seconds)
-
-    async def repeat(self, work: Callable[[Tab], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
-        """As `use`, once more in the new page if the page was replaced meanwhile."""
-        try:
-            return await self.use(work, seconds)
-        except InfraError as error:
-            if not NAVIGATED.search(str(error)):
-                raise
-        await self.use(lambda tab: tab.wait_for_load_state("domcontentloaded"))
-        return await self.use(work, seconds)
 
     async def ping(self) -> None:
         await self.run("() => 1")
