@@ -17,6 +17,8 @@ PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 ARGUMENTS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # not around the proxy
     "--disable-gpu",
+    # the first is Playwright's, whose list this one replaces; a new document takes a quarter less without a new frame
+    "--enable-features=CDPScreenshotNewSurface,RenderDocument:level/crashed-frame",
 )
 MADE_AT_ONCE, MAKE_S = 4, 30.0
 """Number of pages that are made at the same time, and the time limit for one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mobilerl.envs.base import Health, InfraError, Observation, Task, TaskFault
 
@@ -16,11 +16,15 @@ class PageEnv:
 
     hidden: ClassVar[Collection[str]] = ()
     """Ids of elements that are not in the tree."""
+    ask: ClassVar[str]
+    """Function of JavaScript that is called at every observation."""
 
     def __init__(self, device_id: str, page: Page, screenshots: bool) -> None:
         self.device_id, self.page = device_id, page
         self._screenshots = screenshots
         self._task: Task | None = None
+        self._said: Any = None
+        """What `ask` has returned at the last observation."""
         self._steps = 0
         self._done = False
 
@@ -34,14 +38,16 @@ class PageEnv:
             return Health(False, str(self._named(error)))
         return Health(True)
 
-    async def _app(self) -> str:
+    def _app(self) -> str:
         """Name of what the page shows."""
         raise NotImplementedError
 
     async def _observe(self) -> Observation:
-        xml = await self.page.tree(self.hidden)  # first, since it waits until the page has settled
+        xml, self._said = await self.page.tree(
+            self.hidden, self.ask
+        )  # first, since it waits until the page has settled
         png = await self.page.screenshot() if self._screenshots else b""
-        return Observation(png, *self.page.size, xml, await self._app(), self._steps)
+        return Observation(png, *self.page.size, xml, self._app(), self._steps)
 
     def _named(self, error: InfraError) -> InfraError:
         """The error with the device's name, unless it is the task's."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any
+from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, CDPSession, Error
 from playwright.async_api import Page as Tab
@@ -14,7 +15,7 @@ from playwright.async_api import Page as Tab
 from mobilerl.envs.base import COORD_MAX, Action, InfraError, LongPress, Swipe, Type
 from mobilerl.envs.browser.scripts import CLICKED, PICKER, PREPARE_FIELD, SETTLE, VIEWPORT
 from mobilerl.envs.browser.snapshot import ARGUMENTS
-from mobilerl.envs.browser.tab import NAVIGATED, BadStatus, T, WatchedTab, first_line, together
+from mobilerl.envs.browser.tab import BadStatus, WatchedTab, first_line, together
 from mobilerl.envs.browser.tree import to_xml
 from mobilerl.envs.browser.web import Web
 from mobilerl.envs.device import MAX_WAIT_S, TOO_LONG, too_long
@@ -35,17 +36,13 @@ class Page(WatchedTab):
     """
 
     def __init__(self, web: Web, context: BrowserContext, tab: Tab, session: CDPSession, timeout_s: float) -> None:
-        super().__init__(context, tab, timeout_s)
-        self.web, self._session = web, session
+        super().__init__(context, tab, session, timeout_s)
+        self.web = web
         self._first = 0
         """Place of the first page of the episode in the history, behind which there is nothing to go back to."""
         self._cleared = 0
         self._shown: tuple[float, float] = (web.width, web.height)
         """Width and height in CSS pixels of the part of the page that is on the screen."""
-
-    async def send(self, method: str, **arguments: Any) -> dict[str, Any]:
-        """A command of the Chrome DevTools Protocol."""
-        return await self._do(self._session.send(method, arguments))
 
     # --- episodes ----------------------------------------------------------------------------------------------
 
@@ -66,32 +63,24 @@ class Page(WatchedTab):
         answer = await self._do(self._tab.goto(url, timeout=1000 * seconds), seconds)
         if answer is not None and answer.status >= 400:
             raise BadStatus(f"{url} answered {answer.status}")
+        await self.begin()
+
+    async def begin(self) -> None:
+        """Makes the page as it is the first of an episode."""
         self._first = (await self.send("Page.getNavigationHistory"))["currentIndex"]
         self.events.clear()
 
     async def clear(self) -> None:
         """Forgets cookies and whatever else the page stored, and now and then the documents of earlier episodes."""
-        origin = await self.run("() => location.origin")
-        if origin.startswith("http"):
-            await self.send("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
-        await self._do(self._context.clear_cookies())
+        parts = urlsplit(self._tab.url)
+        work: list[Coroutine[Any, Any, object]] = [self._do(self._context.clear_cookies())]
+        if parts.scheme in ("http", "https"):
+            origin = f"{parts.scheme}://{parts.netloc}"
+            work.append(self.send("Storage.clearDataForOrigin", origin=origin, storageTypes="all"))
+        await asyncio.gather(*work)
         self._cleared += 1
         if self._cleared % GARBAGE_EVERY == 0:  # Chromium keeps up to a hundred MB of them
             await self.send("HeapProfiler.collectGarbage")
-
-    async def run(self, script: str, argument: Any = None, seconds: float | None = None) -> Any:
-        """The value of a function of JavaScript, which is repeated once in the new page if the page was replaced."""
-        try:
-            return await self._do(self._tab.evaluate(script, argument), seconds)
-        except InfraError as error:
-            if NAVIGATED not in str(error):
-                raise
-        await self._do(self._tab.wait_for_load_state("domcontentloaded"))
-        return await self._do(self._tab.evaluate(script, argument), seconds)
-
-    async def use(self, work: Callable[[Tab], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
-        """The result of what `work` does with Playwright's page."""
-        return await self._do(work(self._tab), seconds)
 
     async def ping(self) -> None:
         await self.run("() => 1")
@@ -112,12 +101,13 @@ class Page(WatchedTab):
         """Width and height in pixels."""
         return round(self.web.width * self.web.scale), round(self.web.height * self.web.scale)
 
-    async def tree(self, hidden: Collection[str] = ()) -> str:
-        """The UI tree of the page once it has settled, without the elements whose ids are `hidden`. Draws nothing."""
-        zoom, left, top, *focus = await self.run(SETTLE, SETTLE_MS)
+    async def tree(self, hidden: Collection[str] = (), ask: str = "() => null") -> tuple[str, Any]:
+        """The UI tree of the page once it has settled, without the elements whose ids are `hidden`, and what the
+        function `ask` of JavaScript returns then. Draws nothing."""
+        (zoom, left, top, *focus), said = await self.run(SETTLE % ask, SETTLE_MS)
         captured = await self.send("DOMSnapshot.captureSnapshot", **ARGUMENTS)
         self._shown = self.web.width / zoom, self.web.height / zoom
-        return to_xml(captured, (left, top, *self._shown), zoom * self.web.scale, focus, hidden)
+        return to_xml(captured, (left, top, *self._shown), zoom * self.web.scale, focus, hidden), said
 
     async def screenshot(self) -> bytes:
         """The screen as PNG."""
@@ -132,7 +122,7 @@ class Page(WatchedTab):
         match action.kind:
             case "tap":
                 point = self._point(action.x, action.y)
-                await self._do(together(self._tab.evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
+                await self._do(together(self._evaluate(CLICKED, CLICK_MS), self._tab.touchscreen.tap(*point)))
             case "long_press" | "swipe":
                 await self._touch(action)
             case "type":

@@ -21,11 +21,12 @@ async (limitMs) => {
   while (field && field.shadowRoot && field.shadowRoot.activeElement) field = field.shadowRoot.activeElement;
   const box = (field || document.body).getBoundingClientRect();
   const seen = window.visualViewport;
-  return [seen.scale, seen.pageLeft, seen.pageTop, box.left, box.top, box.right, box.bottom];
+  return [[seen.scale, seen.pageLeft, seen.pageTop, box.left, box.top, box.right, box.bottom], (%s)()];
 }
 """
 """Waits until nothing has changed for two frames, at most `limitMs`. Returns how much the page is enlarged, the part of
-it that is on the screen, and the box of the element with the focus."""
+it that is on the screen, and the box of the element with the focus; and the value of the function that takes the
+place of %s."""
 
 CLICKED = """
 (limitMs) => new Promise((resume) => {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-STYLES = ("visibility", "opacity", "overflow-x", "overflow-y", "display")
+STYLES = ("visibility", "opacity", "overflow-x", "overflow-y", "display", "border-top-left-radius")
 """Computed styles that a snapshot must contain, in this order."""
 ARGUMENTS = {"computedStyles": list(STYLES), "includeDOMRects": True}
 """Arguments of the method DOMSnapshot.captureSnapshot."""
@@ -30,6 +30,8 @@ class Node:
     clickable: bool
     text: str = ""
     inline: bool = False
+    round: bool = False
+    """Whether its ends are half circles."""
     children: list[Node] = field(default_factory=list)
 
 
@@ -93,14 +95,14 @@ class Snapshot:
             x, y, w, h = self._layout["bounds"][place]
             box = _cut((x - left, y - top, x - left + w, y - top + h), clip)
             styles = [self._string(style) for style in self._layout["styles"][place]] or [""] * len(STYLES)
-            visibility, opacity, over_x, over_y, display = styles
+            visibility, opacity, over_x, over_y, display, radius = styles
             attributes = self._attributes(index)
             if attributes.get("id") in self._hidden and attributes.get("id"):
                 return
             if tag not in WHOLE and not {over_x, over_y} <= {"visible", ""}:
                 clip = _cut(box, clip)
             clickable = (index in clicked or tag in CONTROLS) and tag not in WHOLE
-            node = Node(index, tag, attributes, box, clickable, inline=display == "inline")
+            node = Node(index, tag, attributes, box, clickable, inline=display == "inline", round=_round(radius, w, h))
             if tag == "#text":
                 node.text = self._string(self._layout["text"][place])
             if tag != "SELECT":
@@ -128,6 +130,14 @@ class Snapshot:
             if sideways or scroll[3] > client[3] + 1 and styles[3] in ("auto", "scroll"):
                 found.append(index)
         return frozenset(found)
+
+
+def _round(radius: str, width: float, height: float) -> bool:
+    """Whether a radius in CSS, in pixels or in percent, is at least half of the height."""
+    first = radius.partition(" ")[0]
+    if first.endswith("%"):
+        return float(first[:-1]) >= 50
+    return first.endswith("px") and float(first[:-2]) >= min(width, height) / 2 > 0
 
 
 def _cut(box: Box, clip: Box) -> Box:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import json
+import re
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from playwright.async_api import BrowserContext, Dialog, Error, Page
+from playwright.async_api import BrowserContext, CDPSession, Dialog, Error, Page
 
 from mobilerl.envs.base import InfraError
 
 T = TypeVar("T")
-NAVIGATED = "navigat"
-"""Part of Chromium's message when the page was replaced while a script ran in it."""
+NAVIGATED = re.compile("navigat|execution context|context with specified id|promise was collected", re.IGNORECASE)
+"""Parts of Chromium's messages when the page was replaced while a script ran in it."""
 
 
 class BadStatus(InfraError):
@@ -22,8 +24,8 @@ class BadStatus(InfraError):
 class WatchedTab:
     """`events` are notes on dialogs and new windows, which are closed at once."""
 
-    def __init__(self, context: BrowserContext, tab: Page, timeout_s: float) -> None:
-        self._context, self._tab, self._timeout_s = context, tab, timeout_s
+    def __init__(self, context: BrowserContext, tab: Page, session: CDPSession, timeout_s: float) -> None:
+        self._context, self._tab, self._session, self._timeout_s = context, tab, session, timeout_s
         self.events: list[str] = []
         self._gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Resolved with the reason when the page has crashed or was closed."""
@@ -31,6 +33,38 @@ class WatchedTab:
         tab.on("close", lambda _: self._lose("the page was closed"))
         tab.on("dialog", self._dismiss)
         context.on("page", self._close_window)
+
+    async def send(self, method: str, **arguments: Any) -> dict[str, Any]:
+        """A command of the Chrome DevTools Protocol."""
+        return await self._do(self._session.send(method, arguments))
+
+    async def run(self, script: str, argument: Any = None, seconds: float | None = None) -> Any:
+        """The value of a function of JavaScript, which is repeated once in the new page if the page was replaced."""
+        return await self.repeat(lambda tab: self._evaluate(script, argument), seconds)
+
+    async def _evaluate(self, script: str, argument: Any = None) -> Any:
+        """As Playwright's method for functions, in a third of its time."""
+        said = await self._session.send(
+            "Runtime.evaluate",
+            {"expression": f"({script})({json.dumps(argument)})", "awaitPromise": True, "returnByValue": True},
+        )
+        if fault := said.get("exceptionDetails"):
+            raise Error(fault.get("exception", {}).get("description") or fault["text"])
+        return said["result"].get("value")
+
+    async def use(self, work: Callable[[Page], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
+        """The result of what `work` does with Playwright's page."""
+        return await self._do(work(self._tab), seconds)
+
+    async def repeat(self, work: Callable[[Page], Coroutine[Any, Any, T]], seconds: float | None = None) -> T:
+        """As `use`, once more in the new page if the page was replaced meanwhile."""
+        try:
+            return await self.use(work, seconds)
+        except InfraError as error:
+            if not NAVIGATED.search(str(error)):
+                raise
+        await self.use(lambda tab: tab.wait_for_load_state("domcontentloaded"))
+        return await self.use(work, seconds)
 
     @property
     def gone(self) -> str:
@@ -81,5 +115,5 @@ def first_line(error: BaseException) -> str:
 async def together(waiting: Coroutine[Any, Any, object], acting: Coroutine[Any, Any, object]) -> None:
     """Begins to wait for something, then does it. A page that is left meanwhile gives no answer, and needs none."""
     answers = await asyncio.gather(waiting, acting, return_exceptions=True)
-    if faults := [a for a in answers if isinstance(a, BaseException) and NAVIGATED not in str(a)]:
+    if faults := [a for a in answers if isinstance(a, BaseException) and not NAVIGATED.search(str(a))]:
         raise faults[0]

@@ -69,13 +69,16 @@ class Writer:
             more["text"], more["clickable"] = own, True
         elif node.tag == "SELECT":
             more["text"], more["clickable"] = self._snapshot.chosen.get(node.index, ""), True
-        if kind in ("CheckBox", "RadioButton", "Switch") and node.tag != "LABEL":
-            checked = node.index in self._snapshot.checked or get("aria-checked") == "true"
+        state = _state(node)
+        drawn = _drawn_switch(node) if kind in ("Button", "View") and not state else None
+        kind = "Switch" if drawn is not None else kind
+        if (state or kind in ("CheckBox", "RadioButton", "Switch")) and node.tag != "LABEL":
+            checked = drawn or node.index in self._snapshot.checked or state == "true"
             more |= {"checkable": True, "checked": checked}
         more["selected"] = get("aria-selected") == "true"
         more["focused"] = kind == "EditText" and self._focused(node)
         if not more.get("text"):
-            more["description"] = self._name(node, bool(more["clickable"]))
+            more["description"] = self._name(node, bool(more["clickable"]) and kind != "Switch")
         return kind, more
 
     def _focused(self, node: Node) -> bool:
@@ -112,6 +115,7 @@ def _flowing(node: Node) -> str:
     if (
         node.tag in ("INPUT", "TEXTAREA", "SELECT", "LABEL")
         or node.attributes.get("role") in ROLES
+        or _state(node)
         or not node.children
     ):
         return ""
@@ -126,6 +130,24 @@ def _flowing(node: Node) -> str:
         return True
 
     return " ".join("".join(pieces).split()) if gather(node) else ""
+
+
+def _state(node: Node) -> str:
+    """Whether the author says that an element is on: "true", "false", "mixed" or ""."""
+    return node.attributes.get("aria-checked", "") or node.attributes.get("aria-pressed", "")
+
+
+def _drawn_switch(node: Node) -> bool | None:
+    """Whether an element that looks like a switch, a knob alone on a track of up to three times its width, is on, with
+    the knob at the right; None for other elements."""
+    knob = node.children[0] if len(node.children) == 1 else None
+    if knob is None or knob.children or knob.text or not (node.round and knob.round):
+        return None
+    (left, top, right, bottom), (x1, y1, x2, y2) = node.box, knob.box
+    tall, size = bottom - top, y2 - y1
+    if not (1.3 * tall <= right - left <= 2.5 * tall and abs(x2 - x1 - size) <= 1 and tall / 2 <= size <= 1.2 * tall):
+        return None
+    return x1 - left > right - x2
 
 
 def _enabled(node: Node) -> bool:

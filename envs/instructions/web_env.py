@@ -34,6 +34,8 @@ class WebInstructionEnv(PageEnv):
     agent has done anything (FreeReward) or cannot run (NoScore).
     """
 
+    ask = "() => document.title"
+
     def __init__(
         self, device_id: str, page: Page, url: str, screenshots: bool = True, free_reward: bool = False
     ) -> None:
@@ -125,5 +127,5 @@ class WebInstructionEnv(PageEnv):
         except InfraError as error:
             raise self._named(error) from None
 
-    async def _app(self) -> str:
-        return await self.page.run("() => document.title")
+    def _app(self) -> str:
+        return self._said

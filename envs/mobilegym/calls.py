@@ -18,7 +18,7 @@ async def use_page(page: Page, name: str, args: list[Any]) -> Any:
     InfraError."""
     match name, args:
         case "evaluate", [script, argument]:
-            return await page.run(script, argument, CALL_S)
+            return await page.repeat(lambda tab: tab.evaluate(script, argument), CALL_S)
         case "goto", [url]:
             await page.open(url, CALL_S)
         case "wait_for_function", [script]:

@@ -44,6 +44,8 @@ class MobileGymEnv(PageEnv):
     gives the others half of the share of the goal's conditions that hold.
     """
 
+    ask = ROUTE
+
     def __init__(
         self, device_id: str, page: Page, bench: Bench, screenshots: bool = True, reward: Reward = "success"
     ) -> None:
@@ -133,8 +135,8 @@ class MobileGymEnv(PageEnv):
         """Ends the process of its Python. The page belongs to its provider."""
         await self._bench.close()
 
-    async def _app(self) -> str:
-        return await self.page.run(ROUTE)
+    def _app(self) -> str:
+        return self._said
 
     async def _observe(self) -> Observation:
         try:

@@ -24,22 +24,22 @@ TICKS = os.sysconf("SC_CLK_TCK")
 WARM_S = 2.0
 
 
-def measure(pages: Sequence[int], seconds: float) -> list[dict[str, float | str]]:
+def measure(pages: Sequence[int], seconds: float, repeats: int) -> list[dict[str, float | str]]:
     """A row per number of pages, with and without screenshots.
 
     Resets are part of it: an episode of the oracle has two or three steps. `cpu_ms_per_step` is that of all processes.
     Memory is the proportional set size, `mb_per_page` that of the pages' renderers and `mb_in_all` of all processes.
     """
-    return [asyncio.run(_measure(number, seconds, seen)) for number in pages for seen in (False, True)]
+    return [asyncio.run(_measure(number, seconds, repeats, seen)) for number in pages for seen in (False, True)]
 
 
-async def _measure(number: int, seconds: float, seen: bool) -> dict[str, float | str]:
+async def _measure(number: int, seconds: float, repeats: int, seen: bool) -> dict[str, float | str]:
     from mobilerl.envs.browser.chromium import Chromium
 
     chromium = Chromium(web(), timeout_s=60.0)
     await chromium.open()
     try:
-        players = [_Player(chromium, i, seen) for i in range(number)]
+        players = [_Player(chromium, i, repeats, seen) for i in range(number)]
         await asyncio.gather(*(player.start() for player in players))
         playing = [asyncio.create_task(player.play()) for player in players]
         await asyncio.sleep(WARM_S)
@@ -68,10 +68,10 @@ async def _measure(number: int, seconds: float, seen: bool) -> dict[str, float |
 
 
 class _Player:
-    """A page on which the oracle plays one episode after the other."""
+    """A page on which the oracle plays one episode after the other, `repeats` of each task in a row."""
 
-    def __init__(self, chromium: Chromium, number: int, seen: bool) -> None:
-        self._chromium, self._number, self._seen = chromium, number, seen
+    def __init__(self, chromium: Chromium, number: int, repeats: int, seen: bool) -> None:
+        self._chromium, self._number, self._repeats, self._seen = chromium, number, repeats, seen
         self.steps = self.resets = 0
 
     async def start(self) -> None:
@@ -80,8 +80,8 @@ class _Player:
 
     async def play(self) -> None:
         names = list(SCRIPTS)
-        for episode in count(self._number):
-            task = make_task(names[episode % len(names)], "train", episode)
+        for episode in count():
+            task = make_task(names[(self._number + episode // self._repeats) % len(names)], "train", episode)
             observation, oracle, done = await self._env.reset(task), Oracle(task.template), False
             self.resets += 1
             while not done:

@@ -18,7 +18,11 @@ PARTS: dict[str, tuple[str, dict[str, tuple[Any, str]]]] = {
     ),
     "browser": (
         "steps per second and memory of pages of Chromium that play MiniWoB++",
-        {"pages": ([1, 4, 16, 64], "numbers of pages to measure"), "seconds": (20.0, "for each number of pages")},
+        {
+            "pages": ([1, 4, 16, 64], "numbers of pages to measure"),
+            "seconds": (20.0, "for each number of pages"),
+            "repeats": (1, "episodes of a task in a row; a page that has ended one starts the next without loading"),
+        },
     ),
     "rollout": (
         "utilization of simulated devices by the collector, compared with a barrier per step and per episode",

@@ -89,6 +89,8 @@ class EngineSection(Section):
     null leaves it as it is. A checkpoint keeps the one it was trained with."""
     gradient_checkpointing: Annotated[bool, RESUMABLE] = True
     """Recompute activations in the backward pass, for much less memory but slower updates."""
+    compile: Annotated[bool, LEARNS_HERE, RESUMABLE] = False
+    """Compile the layers of the language model with torch.compile for updates, in a minute at the first one."""
     lora_rank: Count = 64
     """Rank of LoRA adapters on the language model's linear layers; 0 trains all weights."""
     freeze_vision: bool = False

@@ -43,6 +43,7 @@ from mobilerl.models.adapter_folder import is_adapter
 from mobilerl.models.adapters import load_adapter, read_adapter_tensors
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
+from mobilerl.models.compilation import compile_layers
 from mobilerl.models.loading import (
     add_lora,
     compute_dtype,
@@ -139,6 +140,8 @@ class LocalEngine:
             # cuDNN's attention makes a plan for every new length, and in sampling every token makes a new length.
             torch.backends.cuda.enable_cudnn_sdp(False)
         self._reference = self._freeze(model) if settings.reference else None
+        if settings.compile:
+            compile_layers(model)
         if settings.gradient_checkpointing:
             enable_gradient_checkpointing(model)
         trained = [p for p in model.parameters() if p.requires_grad]

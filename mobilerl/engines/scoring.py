@@ -15,6 +15,7 @@ from torch import Tensor
 from mobilerl.algorithms.losses import aggregation_weights
 from mobilerl.algorithms.losses.aggregation import Aggregation
 from mobilerl.models.packing import packed_inputs
+from mobilerl.models.response_head import Targets, score_targets
 from mobilerl.models.transfer import to_device
 from mobilerl.records import MicroBatch, TrainingSample
 
@@ -31,18 +32,16 @@ def sample_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Computes (R, L) log-probabilities at `temperature`, right-aligned, and their mask.
 
-    `model` must use the attention `ATTENTION`. Logits are computed only for response positions, and banned tokens are
-    excluded as in sampling.
+    `model` must use the attention `ATTENTION`. Logits are computed only for response positions, a part of them at a
+    time, and banned tokens are excluded as in sampling.
     """
     ids = [r.prompt_ids + r.response_ids for r in rows]
     inputs = packed_inputs(model, codec, ids, [r.images for r in rows], device)
     responses = [len(r.response_ids) for r in rows]
     ends = accumulate(map(len, ids))
     places = to_device(torch.cat([torch.arange(e - n, e) for e, n in zip(ends, responses, strict=True)]), device)
-    logits = model(**inputs, logits_to_keep=places - 1).logits[0].float() / temperature
-    logits = logits.index_fill(-1, to_device(codec.banned, device), torch.finfo(logits.dtype).min)
-    targets = inputs["input_ids"][0, places]
-    logp = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+    targets = Targets(inputs["input_ids"][0, places], to_device(codec.banned, device), temperature)
+    logp = score_targets(model, inputs, places - 1, targets)
     mask = to_device(right_aligned([[1.0] * n for n in responses], max(responses)), device)
     return torch.zeros_like(mask).masked_scatter(mask.bool(), logp), mask
 

@@ -69,15 +69,14 @@ class VllmEngine(LocalEngine):
 
     def _send(self) -> None:
         """Sends all weights and, apart from them, the adapter."""
-        model, dtype = self.accelerator.unwrap_model(self.model), compute_dtype()
-        size = dtype.itemsize * sum(p.numel() for p in model.parameters())
-        self._refresh(checkpoint_weights(model, merged=not self._sends_adapter), size)
+        model = self.accelerator.unwrap_model(self.model)
+        self._refresh(checkpoint_weights(model, merged=not self._sends_adapter))
 
-    def _refresh(self, weights: Iterable[tuple[str, Tensor]], size: int) -> None:
+    def _refresh(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         # Trained weights may have a higher precision than vLLM's.
         model, dtype = self.accelerator.unwrap_model(self.model), compute_dtype()
         adapter = adapter_tensors(model, dtype) if self._sends_adapter else None
-        self.sampler.refresh(_cast(weights, dtype), self.version, size, adapter)
+        self.sampler.refresh(_cast(weights, dtype), self.version, adapter)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         return self.sampler.generate(requests)
@@ -103,7 +102,7 @@ class VllmEngine(LocalEngine):
     def publish(self) -> int:
         version = super().publish()
         if self._sends_adapter:  # vLLM has the base weights, which never change
-            self._refresh((), 0)
+            self._refresh(())
         else:
             self._send()
         return version

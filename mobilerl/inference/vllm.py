@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from PIL.Image import Image
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from mobilerl.inference.requests import CLOSED, RESUME, RequestLoop
 from mobilerl.inference.vllm_adapter import ADAPTER_NAME, write_adapter
 from mobilerl.inference.vllm_arguments import VllmSettings
 from mobilerl.inference.vllm_process import answer, applied_adapter, prepare_end, start
-from mobilerl.inference.vllm_weights import weights_folder, write_shards
+from mobilerl.inference.vllm_weights import adapter_folder, make_buckets
 from mobilerl.models.checkpoint_folder import one_line
 from mobilerl.models.codec import Codec
 from mobilerl.records import Completion
@@ -123,7 +124,7 @@ class VllmSampler:
 
     def adapter_refusal(self, adapter: Mapping[str, Tensor]) -> str:
         """Why vLLM cannot apply an adapter, given by its `adapter_tensors`; empty if it can."""
-        with weights_folder(_bytes(adapter)) as folder:
+        with adapter_folder(_bytes(adapter)) as folder:
             path = Path(folder, ADAPTER_NAME)
             write_adapter(adapter, path)
             call = self._engine.collective_rpc("mobilerl_load_adapter", self.settings.vllm.timeout_s, args=(str(path),))
@@ -133,13 +134,9 @@ class VllmSampler:
                 raise self._failure(f"vLLM did not load the adapter ({one_line(error)})") from error
 
     def refresh(
-        self,
-        weights: Iterable[tuple[str, Tensor]],
-        version: int,
-        size: int = 0,
-        adapter: Mapping[str, Tensor] | None = None,
+        self, weights: Iterable[tuple[str, Tensor]], version: int, adapter: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Replaces vLLM's weights by `weights`, about `size` bytes with their Hugging Face names.
+        """Replaces vLLM's weights by `weights`, with their Hugging Face names.
 
         With an `adapter` (its `adapter_tensors`), later requests are sampled with it on top of these weights or, if
         there are none, of those that vLLM has; without, on the weights alone.
@@ -147,14 +144,14 @@ class VllmSampler:
         Running requests finish first, with the old weights; later ones use the new weights. After an EngineError vLLM
         cannot be used any more, because it may have a mix of old and new weights.
         """
-        with self._refreshing, weights_folder(size + _bytes(adapter or {})) as folder:
-            paths, path = write_shards(weights, Path(folder)), ""
+        with self._refreshing, adapter_folder(_bytes(adapter or {})) as folder:
+            path = ""
             if adapter is not None:
                 write_adapter(adapter, Path(folder, ADAPTER_NAME))
                 path = str(Path(folder, ADAPTER_NAME))
             self._requests.pause()
             try:
-                self._call(self._load(paths, path, version))
+                self._call(self._load(weights, path, version))
             except Exception as error:
                 what = f"vLLM did not accept the weights of version {version} ({one_line(error)})"
                 raise self._failure(what) from error
@@ -163,17 +160,22 @@ class VllmSampler:
             self._refreshes += 1
             self._requests.resume()
 
-    async def _load(self, paths: Sequence[str], adapter: str, version: int) -> None:
-        timeout = self.settings.vllm.timeout_s
+    async def _load(self, weights: Iterable[tuple[str, Tensor]], adapter: str, version: int) -> None:
+        engine, vllm = self._engine, self.settings.vllm
         if self._asleep:
-            await self._engine.wake_up(["weights"])
-        await self._engine.reset_encoder_cache()
-        await self._engine.collective_rpc("mobilerl_load", timeout, args=(paths, adapter, version))
-        loaded = set(await self._engine.collective_rpc("mobilerl_version", timeout))
+            await engine.wake_up(["weights"])
+        await engine.reset_encoder_cache()
+        for bucket in make_buckets(weights):
+            arguments = (bucket.handles(vllm.tensor_parallel), bucket.names, bucket.shapes)
+            await engine.collective_rpc("mobilerl_load_bucket", vllm.timeout_s, args=arguments)
+        if torch.cuda.is_available():
+            torch.cuda.ipc_collect()  # frees the buckets, which vLLM no longer holds
+        await engine.collective_rpc("mobilerl_finish", vllm.timeout_s, args=(adapter, version))
+        loaded = set(await engine.collective_rpc("mobilerl_version", vllm.timeout_s))
         if loaded != {version}:
             raise ValueError(f"its workers report version {sorted(loaded)}")
         if self._asleep:
-            await self._engine.wake_up(["kv_cache"])
+            await engine.wake_up(["kv_cache"])
 
     def close(self) -> None:
         """Shuts vLLM down. It may be called more than once."""

@@ -1,57 +1,83 @@
-"""Transfer of a learner's weights to vLLM's processes: safetensors files in shared memory."""
+"""Transfer of a learner's weights to vLLM's processes, which read them where they are: on its GPU, by CUDA IPC."""
 
 from __future__ import annotations
 
+import math
 import os
+import pickle
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 MEMORY = Path("/dev/shm")
-PREFIX = "mobilerl-weights-"
+PREFIX = "mobilerl-adapter-"
 """Followed by the process that writes the folder."""
-SHARD_BYTES = 1 << 30
-"""Size of the weight shards that are copied to main memory at a time."""
+BUCKET_BYTES = 1 << 28
+"""Most bytes of weights that are copied at a time to be sent; a larger weight is alone."""
 
 
-def weights_folder(size: int) -> tempfile.TemporaryDirectory[str]:
-    """Temporary folder to pass `size` bytes to another process, in shared memory if there is room."""
+def adapter_folder(size: int) -> tempfile.TemporaryDirectory[str]:
+    """Temporary folder to pass an adapter of `size` bytes to another process, in shared memory if there is room."""
     _remove_leftovers()
     room = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 1.2 * size
     return tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY if room else None)
 
 
 def _remove_leftovers() -> None:
-    """Removes the folders of killed trainers, which would hold gigabytes of memory until the machine is restarted."""
+    """Removes the folders of killed trainers, which would hold memory until the machine is restarted."""
     for folder in MEMORY.glob(f"{PREFIX}*-*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(folder, ignore_errors=True)  # it may be another user's
 
 
-def write_shards(weights: Iterable[tuple[str, Tensor]], folder: Path, shard_bytes: int = SHARD_BYTES) -> list[str]:
-    """Writes safetensors files of about `shard_bytes`; returns their paths."""
-    paths: list[str] = []
-    shard: dict[str, Tensor] = {}
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Weights in one piece of memory, one after the other."""
 
-    def write() -> None:
-        paths.append(str(folder / f"{len(paths):05d}.safetensors"))
-        save_file(shard, paths[-1])
-        shard.clear()
+    names: list[str]
+    shapes: list[list[int]]
+    values: Tensor
 
-    for name, tensor in weights:
-        shard[name] = tensor.detach().to("cpu").contiguous()
-        if sum(t.nbytes for t in shard.values()) >= shard_bytes:
-            write()
-    if shard:
-        write()
-    return paths
+    def handles(self, count: int) -> list[bytes]:
+        """References to the values for `count` processes, each for one of them, valid as long as the bucket is there.
+
+        torch passes on GPU memory by CUDA IPC, and main memory as a shared file without a name.
+        """
+        return [bytes(ForkingPickler.dumps(self.values)) for _ in range(count)]
+
+
+@torch.no_grad()
+def make_buckets(weights: Iterable[tuple[str, Tensor]], most: int = BUCKET_BYTES) -> Iterator[Bucket]:
+    """Copies weights into buckets of at most `most` bytes or one weight, each of one precision."""
+    part: list[tuple[str, Tensor]] = []
+    for name, weight in weights:
+        if part and (sum(w.nbytes for _, w in part) + weight.nbytes > most or weight.dtype != part[0][1].dtype):
+            yield _bucket(part)
+            part = []
+        part.append((name, weight))
+    if part:
+        yield _bucket(part)
+
+
+def _bucket(part: Sequence[tuple[str, Tensor]]) -> Bucket:
+    values = torch.cat([weight.reshape(-1) for _, weight in part])
+    return Bucket([name for name, _ in part], [list(weight.shape) for _, weight in part], values)
+
+
+def read_bucket(handle: bytes, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> Iterator[tuple[str, Tensor]]:
+    """Yields the weights of another process's bucket, without a copy."""
+    values = pickle.loads(handle)  # of the process that started this one
+    parts = values.split([math.prod(shape) for shape in shapes])
+    for name, shape, part in zip(names, shapes, parts, strict=True):
+        yield name, part.view(tuple(shape))
 
 
 @torch.no_grad()

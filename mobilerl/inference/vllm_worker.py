@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from safetensors import safe_open
 from vllm import _custom_ops as ops
 from vllm.config import VllmConfig
 from vllm.lora.layers import BaseLayerWithLoRA
@@ -24,6 +23,7 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
 
 from mobilerl.inference.deepstack import clear_deepstack
 from mobilerl.inference.vllm_adapter import ADAPTER_ID, ADAPTER_NAME
+from mobilerl.inference.vllm_weights import read_bucket
 from mobilerl.system.child_processes import JOB_SIGNALS
 
 BANNED = "mobilerl_banned_ids"
@@ -53,16 +53,32 @@ class WeightLoader:
     """Extension of vLLM's worker class, called on every rank by `collective_rpc`."""
 
     mobilerl_weights_version = -1
+    mobilerl_loaded: frozenset[str] = frozenset()
+    """Names of the weights that an update has replaced so far."""
 
-    def mobilerl_load(self, paths: Sequence[str], adapter: str, version: int) -> None:
-        """Replaces all weights by those in safetensors files, and the adapter by the one in a folder, if any.
-
-        Names are those of Hugging Face. Raises ValueError.
-        """
+    def mobilerl_load_bucket(
+        self, handles: Sequence[bytes], names: Sequence[str], shapes: Sequence[Sequence[int]]
+    ) -> None:
+        """Replaces the weights in a `Bucket`, of which each rank has a handle. Names are those of Hugging Face."""
         self.mobilerl_weights_version = -1
         model = self.model_runner.get_model()  # type: ignore[attr-defined]
-        if paths:
-            _replace_weights(model, paths)
+        with _without_adapters(model):
+            loaded = model.load_weights(read_bucket(handles[self.rank], names, shapes))  # type: ignore[attr-defined]
+        self.mobilerl_loaded |= frozenset(loaded or ())
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # the trainer frees the bucket when this returns
+
+    def mobilerl_finish(self, adapter: str, version: int) -> None:
+        """Ends an update that replaces all weights or none, and the adapter by the one in a folder, if any.
+
+        Raises ValueError.
+        """
+        model = self.model_runner.get_model()  # type: ignore[attr-defined]
+        self.mobilerl_weights_version, loaded, self.mobilerl_loaded = -1, self.mobilerl_loaded, frozenset()
+        with _without_adapters(model):
+            missing = {name for name, _ in model.named_parameters()} - loaded
+        if loaded and missing:
+            raise ValueError(f"the update lacks {len(missing)} weights, {min(missing)} for one")
         if adapter and (refusal := self.mobilerl_load_adapter(adapter)):
             raise ValueError(refusal)
         clear_deepstack(model)
@@ -93,13 +109,6 @@ class WeightLoader:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, JOB_SIGNALS)
 
 
-def _replace_weights(model: torch.nn.Module, paths: Sequence[str]) -> None:
-    with _without_adapters(model):
-        loaded = model.load_weights(_tensors(paths))  # type: ignore[operator]
-        if loaded is not None and (missing := {name for name, _ in model.named_parameters()} - loaded):
-            raise ValueError(f"the update lacks {len(missing)} weights, {min(missing)} for one")
-
-
 @contextmanager
 def _without_adapters(model: torch.nn.Module) -> Iterator[None]:
     """Takes off the layers in which vLLM wraps adapted ones: its loaders of weights know only the plain names."""
@@ -116,13 +125,6 @@ def _without_adapters(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for parent, name, child in wrapped:
             setattr(parent, name, child)
-
-
-def _tensors(paths: Sequence[str]) -> Iterator[tuple[str, torch.Tensor]]:
-    for path in paths:
-        with safe_open(path, "pt") as file:
-            for name in file.keys():  # noqa: SIM118 - not a mapping
-                yield name, file.get_tensor(name)
 
 
 class BannedTokens(LogitsProcessor):

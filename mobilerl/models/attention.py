@@ -52,7 +52,7 @@ class Sequences:
         return self._numbers
 
 
-def _attention(
+def attention(
     module: torch.nn.Module,
     query: Tensor,
     key: Tensor,
@@ -121,5 +121,5 @@ def _one_by_one(query: Tensor, key: Tensor, value: Tensor, of: Sequences, causal
     return torch.cat(out).unsqueeze(0)
 
 
-AttentionInterface.register(ATTENTION, _attention)
+AttentionInterface.register(ATTENTION, attention)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)

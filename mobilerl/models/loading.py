@@ -22,6 +22,7 @@ from mobilerl.models.attention import use_concatenated_attention
 from mobilerl.models.hub import base_folder
 from mobilerl.models.linear_attention import separate_rows
 from mobilerl.models.patch_embedding import multiply_patches
+from mobilerl.models.response_head import use_response_head
 from mobilerl.models.text_models import is_text_model
 
 if TYPE_CHECKING:
@@ -97,11 +98,13 @@ def _load_full(path: Path | str, dtype: torch.dtype, **options: Any) -> PreTrain
 
 
 def prepare_model(model: torch.nn.Module) -> None:
-    """Replaces the attention of a new model, which packed rows need, and what is slow in its vision tower."""
+    """Replaces the attention of a new model, which packed rows need, its output layer, and what is slow in its vision
+    tower."""
     use_concatenated_attention(model)
     separate_rows(model)
     align_vision_mlps(model)
     multiply_patches(model)
+    use_response_head(model)
 
 
 def load_without_data(path: Path) -> PreTrainedModel:

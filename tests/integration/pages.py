@@ -44,7 +44,7 @@ async def opened(web: Web, name: str = "index", timeout_s: float = 20.0) -> Asyn
 
 
 async def screen_of(page: Page) -> Screen:
-    return parse_screen(await page.tree(), *page.size)
+    return parse_screen((await page.tree())[0], *page.size)
 
 
 async def element(page: Page, text: str) -> Element:

@@ -40,6 +40,25 @@ async def test_the_screen_has_the_elements_that_androids_tree_would_have(tmp_pat
     assert picture.size == (screen.width, screen.height) == (200, 400)
 
 
+async def test_switches_that_are_only_drawn_say_whether_they_are_on(tmp_path):
+    body = """<style>
+        button, .track {width: 44px; height: 24px; border-radius: 9999px; border: 0; padding: 2px; display: flex}
+        i {width: 20px; height: 20px; border-radius: 50%; background: red} .on {justify-content: flex-end}</style>
+        <div onclick="1">Wifi <div class="track on"><i></i></div></div><button aria-label=Bell><i></i></button>
+        <button role=switch aria-checked=true>Sync</button><button aria-pressed=false>Bold</button>
+        <button class=on>A<i></i></button><div class="track on"><i style="border-radius: 0"></i></div>
+        <div class="track on" style="width: 180px"><i></i></div>"""
+    async with opened(site(tmp_path, index=body)) as page:
+        elements = (await screen_of(page)).elements
+    checkable = [(e.cls, e.text, e.states) for e in elements if {"checked", "unchecked"} & {*e.states}]
+    assert checkable == [
+        ("View", "Wifi", ("checked",)),  # with the switch in its row
+        ("Switch", "Bell", ("unchecked",)),
+        ("Switch", "Sync", ("checked",)),
+        ("Button", "Bold", ("unchecked",)),
+    ]
+
+
 async def test_actions_do_what_a_finger_and_a_keyboard_do(tmp_path):
     body = """<button onclick="said.textContent += 'tap '">Tap me</button><p id=said>Log: </p>
         <div ontouchstart="t = performance.now()" style="height:60px"

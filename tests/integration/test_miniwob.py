@@ -64,6 +64,24 @@ async def test_equal_seeds_give_equal_episodes_and_others_others(env):
     assert (await env.reset(make_task("click-link", "test", 7))).xml != first.xml
 
 
+async def test_a_page_that_has_ended_an_episode_starts_the_next_one_as_a_new_page_does(env):
+    async def kept() -> bool:
+        return await env.page.run("() => { const was = window.kept === true; window.kept = true; return was; }")
+
+    for name in ("choose-list", "click-checkboxes", "click-collapsible", "enter-text", "login-user", "navigate-tree"):
+        first, goal = await env.reset(make_task(name, "train", 7)), env.instruction
+        assert not await kept()
+        await env.page.run("() => { core.endEpisode(-1, false); }")
+        await env.step(Wait(0))
+        await solve(env, make_task(name, "train", 8))
+        assert await kept() and await env.score() == 1.0
+        assert (await env.reset(make_task(name, "train", 7))).xml == first.xml and env.instruction == goal
+        assert await kept() and await env.score() == 0.0
+        await env.step(Finish())
+        await env.reset(make_task(name, "train", 7))
+        assert not await kept()  # the page had not ended the episode before
+
+
 async def test_a_page_that_was_left_gives_nothing_although_the_next_one_would(env):
     await env.reset(make_task("click-test", "train", 0))
     await env.page.run("() => { location.reload(); }")

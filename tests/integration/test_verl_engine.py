@@ -28,6 +28,7 @@ from mobilerl.cli import main
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.models import tiny
 from mobilerl.policy.prompts import DEFAULT_SYSTEM_PROMPTS
+from mobilerl.training.tracking import read_metrics
 
 pytestmark = [
     pytest.mark.slow,
@@ -127,34 +128,86 @@ def check_played(said: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def trainer() -> Iterator[subprocess.Popen]:
-    """A process that has started Ray, and leads its process group."""
+def alone() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder, and variables with which a process starts a Ray of its own there, with one GPU."""
     from mobilerl_verl_cpu.launch import environment
 
     temp = Path(tempfile.mkdtemp(prefix="mr", dir="/tmp"))  # short, as the names of Ray's sockets
     paths = {"PYTHONPATH": os.pathsep.join(sys.path), "RAY_OVERRIDE_RESOURCES": '{"CPU": 2, "GPU": 1}'}
-    command = [sys.executable, "-m", "mobilerl_verl_cpu.signals"]
-    with open(temp / "log", "wb") as log:
-        env = {**os.environ, **environment(temp), **paths}
-        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
-    with process:
-        yield process
-        process.kill()
+    yield temp, {**os.environ, **environment(temp), **paths}
     shutil.rmtree(temp, ignore_errors=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_ray_outlives_a_signal_to_the_process_group_and_ends_with_the_trainer(trainer, number):
-    """As `timeout` and a terminal send it: the trainer is to finish its update and save before Ray and vLLM end."""
-    below = [psutil.Process(pid) for pid in json.loads(trainer.stdout.readline())]
-    names = {process.pid: process.name() for process in below}
-    assert "raylet" in names.values()
-    os.killpg(trainer.pid, number)
-    assert trainer.stdout.read() == (b"still there\n" if number == signal.SIGTERM else b"")
-    assert trainer.wait(60) == (0 if number == signal.SIGTERM else -number)
+def test_ray_ends_with_a_killed_trainer(alone):
+    temp, env = alone
+    command = [sys.executable, "-m", "mobilerl_verl_cpu.signals"]
+    with (
+        open(temp / "log", "wb") as log,
+        subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=log, start_new_session=True) as trainer,
+    ):
+        below = [psutil.Process(pid) for pid in json.loads(trainer.stdout.readline())]
+        names = {process.pid: process.name() for process in below}
+        assert "raylet" in names.values()
+        trainer.kill()
     # Two agents of Ray's first wait a minute for an answer of what has been killed.
-    working = [process for process in below if number == signal.SIGTERM or "Agent" not in names[process.pid]]
+    working = [process for process in below if "Agent" not in names[process.pid]]
     assert not psutil.wait_procs(working, timeout=60)[1], "Ray's processes are left"
+
+
+SIGNAL_IN_ROLLOUT = """
+import itertools, os
+import psutil
+from mobilerl.cli import run
+from mobilerl.engines.verl.engine import VerlEngine
+from mobilerl.envs.phone.env import PhoneEnv
+submit, asked, episodes = VerlEngine.submit, itertools.count(), itertools.count()
+def interrupted(self, request):
+    if self.version == {version} and next(asked) == 3:
+        print("PROCESSES", *(p.pid for p in psutil.Process().children(recursive=True)), flush=True)
+        os.killpg(0, {number})
+    return submit(self, request)
+async def score(self):
+    return float(next(episodes) % 2)
+VerlEngine.submit, PhoneEnv.score = interrupted, score
+run()
+"""
+"""A training run that gets a signal, with all of its process group, in a rollout. Every other episode is a success."""
+
+
+@pytest.mark.e2e
+def test_a_signal_to_the_process_group_ends_a_run_after_its_iteration(model, alone):
+    """As a terminal, `timeout` and SLURM send it: the iteration is finished and saved, then everything ends."""
+    from mobilerl_verl_cpu.flags import ENGINE_FLAGS
+
+    temp, env = alone
+    run_dir = temp / "run"
+    flags = f"""train --config base/tiny-model --model {model} --run-dir {run_dir} --cluster.gpus_per_node 1
+        --fleet.count 2 --phone.width 180 --phone.height 360 --tasks.per_template 1 --tasks.templates ["MusicPause"]
+        --rollout.tasks_per_iteration 1 --rollout.workers 0 --algorithm.group_size 2 --algorithm.mini_batch_size 64
+        --agent.max_new_tokens 8 --train.iterations 50 --eval.every 0""".split()
+    for iteration, number in ((2, signal.SIGTERM), (3, signal.SIGINT)):
+        script = SIGNAL_IN_ROLLOUT.format(version=iteration - 1, number=int(number))
+        words = [sys.executable, "-c", script, *flags, *ENGINE_FLAGS, *(["--resume"] if iteration > 2 else [])]
+        run = subprocess.Popen(
+            words,
+            env=env,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Tests that were started in the background ignore SIGINT, and so would the run.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        stdout, stderr = run.communicate(timeout=SESSION_S)
+        assert run.returncode == 128 + number, stderr[-3000:]
+        metrics = list(read_metrics(run_dir / "metrics.jsonl"))
+        assert [m["iteration"] for m in metrics] == list(range(1, iteration + 1))
+        assert metrics[-1]["train/loss"] is not None and metrics[-1]["rollout/infra_errors"] == 0
+        assert (run_dir / "checkpoints" / f"iter-{iteration:06d}").is_dir()
+        assert f"iteration {iteration} is saved" in stderr and "Traceback" not in stderr
+        below = [int(pid) for pid in stdout.partition("PROCESSES")[2].partition("\n")[0].split()]
+        assert len(below) > 5, "Ray was not yet there"
+        assert not psutil.wait_procs([psutil.Process(p) for p in below if psutil.pid_exists(p)], timeout=60)[1]
 
 
 def test_rows_mean_the_same_in_both_engines(said):

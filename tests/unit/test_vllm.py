@@ -20,7 +20,7 @@ from mobilerl.config import ConfigError
 from mobilerl.inference import vllm_weights
 from mobilerl.inference.vllm_adapter import adapter_refusal, adapter_tensors, write_adapter
 from mobilerl.inference.vllm_arguments import check_names, image_limits, read_overrides
-from mobilerl.inference.vllm_weights import checkpoint_weights
+from mobilerl.inference.vllm_weights import checkpoint_weights, make_buckets, read_bucket
 from mobilerl.models import tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import LORA_TARGETS, add_lora, load_model
@@ -117,12 +117,27 @@ def test_overrides_are_engine_arguments_of_vllm():
             check_names([word], {"enforce_eager"})
 
 
-def test_folders_of_weights_are_removed_when_their_trainer_is_gone(tmp_path, monkeypatch):
+def test_buckets_hold_all_weights_and_are_read_without_a_copy():
+    large, odd, other = torch.randn(40, 10), torch.randn(3, 5, 2), torch.randn(7).bfloat16()
+    weights = {"a": torch.randn(4), "large": large, "odd": odd, "scalar": torch.tensor(2.0), "other": other}
+    buckets = list(make_buckets(weights.items(), most=200))
+    assert [bucket.names for bucket in buckets] == [["a"], ["large"], ["odd", "scalar"], ["other"]]
+    read = {}
+    for bucket in buckets:
+        for handle in bucket.handles(2):
+            read |= read_bucket(handle, bucket.names, bucket.shapes)
+    assert read.keys() == weights.keys()
+    assert all(torch.equal(read[n], w) and read[n].dtype == w.dtype for n, w in weights.items())
+    buckets[0].values.zero_()
+    assert not read["a"].any()
+
+
+def test_folders_of_adapters_are_removed_when_their_trainer_is_gone(tmp_path, monkeypatch):
     ended = subprocess.Popen(["true"])
     ended.wait()
     monkeypatch.setattr(vllm_weights, "MEMORY", tmp_path)
     left, others = (tmp_path / f"{vllm_weights.PREFIX}{pid}-x" for pid in (ended.pid, os.getppid()))
     left.mkdir()
     others.mkdir()
-    with vllm_weights.weights_folder(1) as folder:
+    with vllm_weights.adapter_folder(1) as folder:
         assert set(tmp_path.iterdir()) == {Path(folder), others}

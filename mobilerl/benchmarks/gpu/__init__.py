@@ -105,7 +105,8 @@ def _lines(phase: str, seconds: float, folder: Path) -> Iterator[Line]:
 
 
 def _run(phase: str, connection: Connection, folder: Path) -> None:
-    os.setsid()  # a process group of its own, to which a phase may send signals
+    if os.getpgrp() != os.getpid():
+        os.setsid()  # a process group of its own, to which a phase may send signals
     report = Report(phase, connection.send, folder)
     try:
         importlib.import_module(f"mobilerl.benchmarks.gpu.{phase}").run(report)

@@ -23,7 +23,7 @@ from mobilerl.records.engine import Engine, Request, Sampling
 MAX_PIXELS = 500_000
 MAX_K3 = 1e-3
 """Limit of the k3 estimate of the divergence between sampler and learner, both in bfloat16."""
-SETTLE_S = 5.0
+SETTLE_S = 5.0 if torch.cuda.is_available() else 1.0
 """Seconds in which processes that end by a signal are gone."""
 QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100")
 

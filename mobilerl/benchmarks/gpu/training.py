@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import runpy
 import signal
 import subprocess
-import sys
 import tempfile
 import time
+from multiprocessing.spawn import get_executable
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ import torch
 from mobilerl.benchmarks.gpu.report import Report
 from mobilerl.benchmarks.gpu.shapes import HEIGHT, SHAPES, WIDTH, make_folder, make_model
 
-COMMAND = (sys.executable, "-m", "mobilerl.benchmarks.gpu.training")
+COMMAND = (os.fsdecode(get_executable()), "-m", "mobilerl.benchmarks.gpu.training")
 LEARNED = ("train/loss", "train/kl", "train/grad_norm", "train/rollout_prob_diff_max")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,8 @@ OBJECTIVE = clipped(AdaGRPOSection(type="adagrpo").loss)
 
 def run(report: Report) -> None:
     gpu = torch.cuda.is_available()
+    if not gpu:  # else vLLM's process would compile small functions with gcc for longer than it uses them
+        os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
     path = report.folder / "model"
     write_model("3B" if gpu else "tiny", path)
     with time_block(report, "start to the first samples"):

@@ -28,6 +28,7 @@ def environment(temp: Path) -> dict[str, str]:
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # a server computes in its engine process, not in one more
         "VLLM_NO_USAGE_STATS": "1",
         "OMP_NUM_THREADS": "1",
+        "TORCH_COMPILE_DISABLE": "1",  # vLLM would compile some small functions with gcc, for longer than it uses them
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "GLOO_SOCKET_IFNAME": "lo",
