@@ -1,8 +1,8 @@
 """`python -m mobilerl.eval.table NAME=RESULTS ...`: prints a Markdown table of evaluations.
 
-Results with the same name are one row: the same set-up with several seeds. Differences are to the first row with the
-same instances, paired by instance after averaging over seeds. Their interval resamples instances, so it does not
-include the spread between seeds, which the column `by seed` shows.
+Differences are to the first row with the same instances. Results with the same name are one row: the same set-up with
+several seeds. Where a row or the first one has several, intervals are over seeds and task templates (`eval.intervals`);
+otherwise that of a rate is over episodes (Wilson), and that of a difference resamples instances, paired.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from mobilerl.eval.intervals import crossed, rates_table
 from mobilerl.eval.report import UNSEEN, difference, percent, read_results
-from mobilerl.eval.statistics import wilson_interval
+from mobilerl.eval.statistics import Interval, wilson_interval
 from mobilerl.system.terminal import printable
 
 PARTS = ("phrasings", "pairs", "apps")
@@ -77,13 +78,14 @@ def markdown(entries: Sequence[Entry]) -> str:
 def _rates(entry: Entry, base: Entry | None) -> list[str]:
     trials = sum(r["trials"] for r in entry.results)
     successes = sum(r["successes"] for r in entry.results)
-    interval = wilson_interval(successes, trials)
+    several = crossed(rates_table(entry.results)) if len(entry.results) > 1 else None
+    interval = several.interval if several else wilson_interval(successes, trials)
     seeds = [percent(r["success_rate"]) for r in entry.results]
     unseen = [r[UNSEEN]["success_rate"] for r in entry.results if UNSEEN in r]
     return [
         entry.name,
         percent(successes / trials if trials else None),
-        f"{percent(interval.low)} to {percent(interval.high)}",
+        f"{percent(max(interval.low, 0))} to {percent(min(interval.high, 1))}",
         ", ".join(seeds) if len(seeds) > 1 else "",
         percent(fmean(unseen)) if unseen and None not in unseen else "",
         *(_part(entry, base, part) for part in PARTS),
@@ -113,8 +115,18 @@ def _change(base: Entry | None, entry: Entry, part: str = "") -> tuple[str, str]
     if base is None or len(entry.instances) < 2:  # an interval resamples instances
         return "", ""
     found = difference(base.pool_seeds(part), entry.pool_seeds(part))
-    low, high = found.bootstrap.low, found.bootstrap.high
-    return f"{100 * found.difference:+.1f} points", f"{100 * low:+.1f} to {100 * high:+.1f}"
+    interval = _over_seeds(base, entry, part) or found.bootstrap
+    return f"{100 * found.difference:+.1f} points", f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}"
+
+
+def _over_seeds(base: Entry, entry: Entry, part: str) -> Interval | None:
+    """Interval of the difference over seeds and templates; None for single seeds."""
+    if len(base.results) == len(entry.results) == 1:
+        return None
+    before, after = ([r["parts"][part] if part else r for r in e.results] for e in (base, entry))
+    rates = rates_table([*after, *before])
+    found = crossed(rates[: len(after)], rates[len(after) :])
+    return found.interval if found else None
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from mobilerl.benchmarks.comparison.figures import Point, estimate_paired, gather, learning_curve, run_folder
-from mobilerl.benchmarks.comparison.intervals import crossed
 from mobilerl.benchmarks.comparison.plan import read_plan
 from mobilerl.benchmarks.comparison.report import markdown, write
 from mobilerl.benchmarks.comparison.runner import Runner
 from mobilerl.config import load_recipe
+from mobilerl.eval.intervals import crossed
 from mobilerl.eval.report import EpisodeResult, build_results, write_results
 from mobilerl.eval.statistics import holm, student_p, student_quantile
 

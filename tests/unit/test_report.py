@@ -3,6 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
+from mobilerl.eval.intervals import crossed, rates_table
 from mobilerl.eval.report import EpisodeResult, build_results, difference, print_results, read_results, write_results
 from mobilerl.eval.table import Entry, markdown
 
@@ -89,6 +90,19 @@ def test_other_instances_and_other_suites_are_not_compared():
         difference(build_results("sim", {}, a), build_results("sim", {}, b))
     with pytest.raises(ValueError, match="different suites: 'sim' and 'androidworld'"):
         difference(build_results("sim", {}, a), build_results("androidworld", {}, a))
+
+
+def test_intervals_of_several_seeds_are_over_seeds_and_templates():
+    def seed(*successes: int) -> dict:
+        """Of templates a, b, c with two instances each, of which so many succeed."""
+        made = [episode(f"{t}-{i}", success=i < n) for t, n in zip("abc", successes, strict=True) for i in range(2)]
+        return build_results("sim", {}, made)
+
+    before, after = (seed(0, 1, 1), seed(0, 0, 1)), (seed(1, 2, 2), seed(2, 1, 1))
+    _, _, _, row = markdown([Entry("before", before), Entry("after", after)]).splitlines()
+    change = crossed(rates_table(after), rates_table(before)).interval
+    assert "| 75.0%   | 0.0% to 100.0% | 83.3%, 66.7% |" in row, "six rates say little"
+    assert f"| +50.0 points | {100 * change.low:+.1f} to {100 * change.high:+.1f} |" in row
 
 
 def test_a_table_of_one_instance_has_no_difference():

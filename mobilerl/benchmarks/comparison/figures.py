@@ -15,12 +15,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from mobilerl.benchmarks.comparison.intervals import Crossed, crossed
 from mobilerl.benchmarks.comparison.plan import Plan
+from mobilerl.eval.intervals import Crossed, crossed, rates_table, valid_episodes
 from mobilerl.eval.report import read_results
 from mobilerl.eval.statistics import Interval, holm, wilson_interval
 from mobilerl.reachagent.metrics import MEASURES
-from mobilerl.records import Status
 from mobilerl.training.tracking import read_metrics
 
 SFT = "sft"
@@ -163,7 +162,7 @@ def success_of(evaluations: Sequence[Results]) -> Estimate | None:
     """
     if not evaluations:
         return None
-    table = _rates_table(evaluations)
+    table = rates_table(evaluations)
     found = crossed(table)
     interval = found.interval if found else None
     if interval is None or interval.low == interval.high:
@@ -176,7 +175,7 @@ def difference(before: Sequence[Results], after: Sequence[Results]) -> Estimate 
     """Difference `after - before` between evaluations over seeds, paired by template. None if either is empty."""
     if not before or not after:
         return None
-    table = _rates_table([*after, *before])
+    table = rates_table([*after, *before])
     rows, minus = table[: len(after)], table[len(after) :]
     return _change(rows.mean() - minus.mean(), len(after), crossed(rows, minus))
 
@@ -199,24 +198,8 @@ def compare(reference: Sequence[Results], others: Mapping[str, Sequence[Results]
     return found
 
 
-def _rates_table(evaluations: Sequence[Results]) -> np.ndarray:
-    """Table of success rates with a row per evaluation and a column per template that all of them have episodes of."""
-    rates = []
-    for results in evaluations:
-        outcomes: dict[str, list[bool]] = {}
-        for episode in _valid(results):
-            outcomes.setdefault(episode["template"], []).append(episode["success"])
-        rates.append({name: fmean(values) for name, values in outcomes.items()})
-    names = sorted(set.intersection(*map(set, rates)))
-    return np.array([[found[name] for name in names] for found in rates])
-
-
 def _mean_length(results: Results) -> float:
-    return fmean(episode["steps"] for episode in _valid(results))
-
-
-def _valid(results: Results) -> list[Results]:
-    return [e for e in results["instances"] if e["status"] != Status.INFRA_ERROR]
+    return fmean(episode["steps"] for episode in valid_episodes(results))
 
 
 def _late_success(run: Run, budget: int) -> float:

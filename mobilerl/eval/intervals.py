@@ -11,12 +11,14 @@ the larger of these is used. Degrees of freedom follow Satterthwaite (1946). A t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mobilerl.eval.statistics import Interval, student_p, student_quantile
+from mobilerl.records import Status
 
 Part = tuple[float, float]
 """A variance and its degrees of freedom."""
@@ -65,3 +67,20 @@ def _sum(added: Sequence[Part], subtracted: Sequence[Part] = ()) -> Part:
     spread = sum(variance**2 / freedom for variance, freedom in (*added, *subtracted))
     least = min((freedom for _, freedom in added), default=0)
     return total, max(total**2 / spread, least) if spread > 0 else least
+
+
+def rates_table(evaluations: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Table of success rates with a row per evaluation and a column per template that all of them have episodes of."""
+    rates = []
+    for results in evaluations:
+        outcomes: dict[str, list[bool]] = {}
+        for episode in valid_episodes(results):
+            outcomes.setdefault(episode["template"], []).append(episode["success"])
+        rates.append({name: fmean(values) for name, values in outcomes.items()})
+    names = sorted(set.intersection(*map(set, rates)))
+    return np.array([[found[name] for name in names] for found in rates])
+
+
+def valid_episodes(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Episodes of a results.json that did not end with a failing device."""
+    return [e for e in results["instances"] if e["status"] != Status.INFRA_ERROR]
