@@ -29,7 +29,8 @@ NUMBER_OF_APPS = 64
 DONE = Finish("done")
 SEVERAL = {
     **{"CalculatorCompute": 2, "ClockTimerStart": 2, "FilesOrganise": 2, "MessagesSendTwo": 2, "MusicFillPlaylist": 3},
-    **{"SettingsThreeSwitches": 3, "SettingsTwoSwitches": 2, "ShopAddToCart": 2, "ShopBuy": 2},
+    **{"SettingsSwitchAndChoice": 2, "SettingsThreeSwitches": 3, "SettingsTwoLevels": 2, "SettingsTwoSwitches": 2},
+    **{"ShopAddToCart": 2, "ShopBuy": 2},
     **{"three-changes": 3, "two-changes": 2},
 }
 """Number of conditions of the tasks that have more than one, without those of the fields of a new row (FIELDS)."""

@@ -13,7 +13,9 @@ from types import ModuleType
 from mobilerl.envs.phone.tasks.base import Template
 from mobilerl.envs.plugins import LazyDict, with_plugins
 
-MODULES = "settings contacts messages notes calculator calendar_app clock todo files shop music maps".split()
+APPS = "settings contacts messages notes calculator calendar_app clock todo files shop music maps"
+UNSEEN = "unseen_dev unseen_test_people unseen_test_things unseen_test_apps"
+MODULES = [*APPS.split(), *UNSEEN.split()]
 """Modules of this folder, in the order in which their templates are listed."""
 
 

@@ -133,14 +133,8 @@ class MessagesDraft(_NewMessage):
     done = adds(address="{name}", body="{body}", type=DRAFT, read=1)
 
 
-class MessagesSendTwo(_NewMessage):
-    instructions = (
-        "[Send|Write|Text] {body} to {name} and [also |]to {other}",
-        "[Send|Write] {name} and also {other} the message {body}",
-        "{name} and {other} should get the message {body}",
-        "In Messages [send|write] to {name} and to {other}: {body}",
-    )
-    steps = 11
+class _TwoPeople(_NewMessage):
+    """There are two contacts, without a conversation."""
 
     @classmethod
     def sample(cls, rng: random.Random) -> dict[str, Any]:
@@ -149,6 +143,16 @@ class MessagesSendTwo(_NewMessage):
 
     def names(self) -> tuple[str, ...]:
         return (self.p["name"], self.p["other"])
+
+
+class MessagesSendTwo(_TwoPeople):
+    instructions = (
+        "[Send|Write|Text] {body} to {name} and [also |]to {other}",
+        "[Send|Write] {name} and also {other} the message {body}",
+        "{name} and {other} should get the message {body}",
+        "In Messages [send|write] to {name} and to {other}: {body}",
+    )
+    steps = 11
 
     def done(self, phone: Admin) -> bool:
         return all(self.conditions(phone, ""))

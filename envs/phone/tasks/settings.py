@@ -143,15 +143,8 @@ class _OneChoice(_Settings):
         return {"setting": row.title, "value": rng.choice(list(row.options))}
 
 
-class SettingsChoose(_OneChoice):
-    instructions = (
-        "Set the {setting} to {value} in [the settings|Settings]",
-        "Change the {setting} [of this phone |]to {value}",
-        "[Open|Go to] Settings and [set|change] the {setting} to {value}",
-        "The {setting} [of this phone |]should be {value}[, change it in Settings|]",
-        "[Select|I want] {value} as the {setting} in Settings",
-    )
-    script = (open_section("setting"), "{setting}", "{value}")
+class _Choose(_OneChoice):
+    """The setting has another value at first."""
 
     def first(self) -> dict[str, str]:
         values = CHOICES[self.p["setting"]].options
@@ -160,6 +153,17 @@ class SettingsChoose(_OneChoice):
 
     def target_values(self) -> dict[str, str]:
         return {self.p["setting"]: CHOICES[self.p["setting"]].options[self.p["value"]]}
+
+
+class SettingsChoose(_Choose):
+    instructions = (
+        "Set the {setting} to {value} in [the settings|Settings]",
+        "Change the {setting} [of this phone |]to {value}",
+        "[Open|Go to] Settings and [set|change] the {setting} to {value}",
+        "The {setting} [of this phone |]should be {value}[, change it in Settings|]",
+        "[Select|I want] {value} as the {setting} in Settings",
+    )
+    script = (open_section("setting"), "{setting}", "{value}")
 
 
 class SettingsReadChoice(_OneChoice):

@@ -8,8 +8,8 @@ from typing import Any
 
 from mobilerl.envs.base import Action
 from mobilerl.envs.phone.apps.shop import ADDRESSES, money
-from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate, Template
-from mobilerl.envs.phone.tasks.helpers import edits, reach, repeat
+from mobilerl.envs.phone.tasks.base import INFEASIBLE, Admin, Row, RowTemplate
+from mobilerl.envs.phone.tasks.helpers import edits, reach, repeat, unchanged
 from mobilerl.envs.phone.tasks.ui import UI
 from mobilerl.envs.phone.words import PRODUCTS
 
@@ -191,18 +191,32 @@ class ShopBuySoldOut(_OneProduct):
         return phone.rows(CART) == self.cart and phone.rows(ORDERS) == self.orders
 
 
-class ShopOrderTotal(Template):
+class _OneOrder(RowTemplate):
+    """An order of one product."""
+
     app = "Shop"
+    table = ORDERS
+    unique = ("number",)
+    params = {
+        "number": range(13, 41),
+        "total": range(500, 9900, 50),
+        "product": [product for names in PRODUCTS.values() for product in names],
+    }
+    new_row = {"number": "{number}", "total": "{total}", "address": "Home"}
+    done = unchanged
+
+    def setup(self, phone: Admin) -> None:
+        super().setup(phone)
+        self.p["cost"] = money(self.p["total"])
+        phone.insert(ITEMS, number=self.p["number"], name=self.p["product"], quantity=1)
+
+
+class ShopOrderTotal(_OneOrder):
     instructions = (
         "What [was|is] the total of order {number}[ in Shop|]?",
         "How much did [order {number} cost|I pay for order {number}]?",
         "[Tell me|Look up] the [total|price] of order {number} in Shop",
         "In Shop, how much was order {number}?",
     )
-    params = {"number": range(13, 41), "total": range(500, 9900, 50)}
     script = ("Orders",)
     answer = "{cost}"
-
-    def setup(self, phone: Admin) -> None:
-        self.p["cost"] = money(self.p["total"])
-        phone.insert(ORDERS, number=self.p["number"], total=self.p["total"], address="Home")
