@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from mobilerl.envs.base import Launch
@@ -59,7 +60,7 @@ class ContactsNumberToMessage(_TwoPeople):
     sends = staticmethod(adds(address="{other}", body="{phone}", type=SENT, read=1))
 
     @classmethod
-    def sample(cls, rng: Any) -> dict[str, Any]:
+    def sample(cls, rng: random.Random) -> dict[str, Any]:
         return {**super().sample(rng), "phone": MessagesSaveNumber.sample(rng)["phone"]}
 
     def setup(self, phone: Admin) -> None:
