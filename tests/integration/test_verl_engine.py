@@ -177,7 +177,7 @@ run()
 
 @pytest.mark.e2e
 def test_a_signal_to_the_process_group_in_a_rollout_saves_and_ends_a_run(model, alone):
-    """As a terminal, `timeout` and SLURM send it: a rollout is abandoned, what was learned is saved, everything ends."""
+    """As a terminal, `timeout` and SLURM send it: a rollout is abandoned, what was learned is saved."""
     from mobilerl_verl_cpu.flags import ENGINE_FLAGS
     from mobilerl_verl_cpu.launch import forked
 
