@@ -68,6 +68,8 @@ def _count_adapted(model: Any) -> int:
 
 def _activations(config: Any, engine: EngineSection, max_new_tokens: int, screenshots: int) -> float:
     """Bytes of activations for the largest micro-batch."""
+    from mobilerl.models.response_head import LOGITS
+
     text, vision = config.get_text_config(), getattr(config, "vision_config", None)
     side = vision.patch_size * vision.spatial_merge_size if vision else 1
     image = screenshots * (engine.max_pixels or 2048 * 1024) // side**2 if vision else 0
@@ -76,13 +78,14 @@ def _activations(config: Any, engine: EngineSection, max_new_tokens: int, screen
     rows = tokens // row
     wide = 2 if engine.lora_rank else 4  # bytes per hidden state
     language = _tower(text.num_hidden_layers, text.hidden_size, text.intermediate_size, wide, tokens, engine)
+    logits = 16 * min(LOGITS, text.vocab_size * rows * max_new_tokens)
     if not vision:
-        return language + 16 * text.vocab_size * rows * max_new_tokens
+        return language + logits
     patches = rows * image * vision.spatial_merge_size**2
     tower = _tower(vision.depth, vision.hidden_size, vision.intermediate_size, wide, patches, engine)
     if engine.lora_rank or engine.freeze_vision:  # without a gradient none of the tower's activations are kept
         tower = _layer(vision.hidden_size, vision.intermediate_size) * patches
-    return language + tower + 16 * text.vocab_size * rows * max_new_tokens
+    return language + tower + logits
 
 
 def _tower(depth: int, hidden: int, inner: int, wide: int, tokens: int, engine: EngineSection) -> float:

@@ -21,6 +21,7 @@ import psutil
 import pytest
 import torch
 from model_checks import as_vllm_wants_it
+from prepared import release
 
 from mobilerl.benchmarks.model_families import FAMILIES, create
 from mobilerl.benchmarks.text_families import create_text_model
@@ -175,21 +176,22 @@ run()
 
 
 @pytest.mark.e2e
-def test_a_signal_to_the_process_group_ends_a_run_after_its_iteration(model, alone):
-    """As a terminal, `timeout` and SLURM send it: the iteration is finished and saved, then everything ends."""
+def test_a_signal_to_the_process_group_in_a_rollout_saves_and_ends_a_run(model, alone):
+    """As a terminal, `timeout` and SLURM send it: a rollout is abandoned, what was learned is saved."""
     from mobilerl_verl_cpu.flags import ENGINE_FLAGS
+    from mobilerl_verl_cpu.launch import forked
 
     temp, env = alone
+    env = forked(env)  # Ray's workers; Ray itself and the trainer are started as ever
     run_dir = temp / "run"
     flags = f"""train --config base/tiny-model --model {model} --run-dir {run_dir} --cluster.gpus_per_node 1
         --fleet.count 2 --phone.width 180 --phone.height 360 --tasks.per_template 1 --tasks.templates ["MusicPause"]
         --rollout.tasks_per_iteration 1 --rollout.workers 0 --algorithm.group_size 2 --algorithm.mini_batch_size 64
         --agent.max_new_tokens 8 --train.iterations 50 --eval.every 0""".split()
-    for iteration, number in ((2, signal.SIGTERM), (3, signal.SIGINT)):
-        script = SIGNAL_IN_ROLLOUT.format(version=iteration - 1, number=int(number))
-        words = [sys.executable, "-c", script, *flags, *ENGINE_FLAGS, *(["--resume"] if iteration > 2 else [])]
+    for done, number in ((1, signal.SIGTERM), (2, signal.SIGINT)):
+        script = SIGNAL_IN_ROLLOUT.format(version=done, number=int(number))
         run = subprocess.Popen(
-            words,
+            [sys.executable, "-c", script, *flags, *ENGINE_FLAGS, *(["--resume"] if done > 1 else [])],
             env=env,
             start_new_session=True,
             stdout=subprocess.PIPE,
@@ -201,13 +203,14 @@ def test_a_signal_to_the_process_group_ends_a_run_after_its_iteration(model, alo
         stdout, stderr = run.communicate(timeout=SESSION_S)
         assert run.returncode == 128 + number, stderr[-3000:]
         metrics = list(read_metrics(run_dir / "metrics.jsonl"))
-        assert [m["iteration"] for m in metrics] == list(range(1, iteration + 1))
+        assert [m["iteration"] for m in metrics] == list(range(1, done + 1))
         assert metrics[-1]["train/loss"] is not None and metrics[-1]["rollout/infra_errors"] == 0
-        assert (run_dir / "checkpoints" / f"iter-{iteration:06d}").is_dir()
-        assert f"iteration {iteration} is saved" in stderr and "Traceback" not in stderr
+        assert (run_dir / "checkpoints" / f"iter-{done:06d}").is_dir()
+        assert f"iteration {done} is saved" in stderr and "Traceback" not in stderr
         below = [int(pid) for pid in stdout.partition("PROCESSES")[2].partition("\n")[0].split()]
         assert len(below) > 5, "Ray was not yet there"
         assert not psutil.wait_procs([psutil.Process(p) for p in below if psutil.pid_exists(p)], timeout=60)[1]
+    release(Path(env["MOBILERL_VERL_CPU_PYTHON"]))
 
 
 def test_rows_mean_the_same_in_both_engines(said):

@@ -1,6 +1,6 @@
 """`mobilerl bench gpu` with all of its phases, verl's included, at the size that two CPU cores bear.
 
-    PYTHONPATH=tests:tests/verl_cpu python -m mobilerl_verl_cpu.bench [ARGUMENT ...]
+    PYTHONPATH=.:tests:tests/verl_cpu python -m mobilerl_verl_cpu.bench [ARGUMENT ...]
 
 Its processes are forks of one that has imported what they need.
 """
