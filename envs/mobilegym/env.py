@@ -25,9 +25,30 @@ URL = f"http://{HOST}/"
 ROUTE = "() => window.__OS__?.getAppRoute?.()?.app || 'launcher'"
 SETUP_S, ACT_S, JUDGE_S = 240.0, 60.0, 60.0
 """Time limits in seconds."""
-PAUSE_S, REST_S = 0.5, 1.0
-"""Pauses from an action to the next observation, and to the judge, in which apps finish what they do in the background
-(a note takes the focus some time after it has opened). MobileGym's own runner waits 0.5 to 1.1 s after every action."""
+LEAST_S, MOST_S, REST_S = 0.15, 0.5, 1.0
+"""Shortest and longest pause from an action to the next observation, in which apps finish what they do later (a note is
+saved half a second after it was changed), and the longest before the judge. MobileGym's own runner waits 0.5 to 1.1 s
+after every action."""
+WATCH = """
+(() => {
+  const due = new Set(), begin = window.setTimeout, end = window.clearTimeout;
+  const sleep = (ms) => new Promise((resume) => begin(resume, ms));
+  window.setTimeout = (work, ms, ...given) => {
+    if (typeof work !== 'function' || ms >= 1000) return begin(work, ms, ...given);
+    const id = begin(() => { due.delete(id); work(...given); }, ms);
+    due.add(id);
+    return id;
+  };
+  window.clearTimeout = (id) => { due.delete(id); end(id); };
+  window.restOfTrainer = async ([leastMs, mostMs]) => {
+    const begun = performance.now();
+    await sleep(leastMs);
+    while (due.size && performance.now() - begun < mostMs) await sleep(20);
+  };
+})();
+"""
+"""Notes which timers of less than a second, which the clock's has, run in a page, and lets `REST` wait for them."""
+REST = "(limits) => restOfTrainer(limits)"
 POINT_MAX = 1000 / 999
 """MobileGym's coordinates go to 1000."""
 
@@ -54,12 +75,14 @@ class MobileGymEnv(PageEnv):
         self.instruction = ""
         self.verdict: dict[str, Any] = {}
         """What the judge said about the last episode: `success`, `goal`, `clean` and `progress`."""
-        self._finished = False
-        self._acted = 0.0
+        self._finished = self._watched = False
 
     async def reset(self, task: Task) -> Observation:
         """Raises TaskFault if the task cannot be set up."""
         self._task, self.verdict = None, {}
+        if not self._watched:
+            await self.page.send("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+            self._watched = True
         setup = {"do": "setup", "template": task.template, "seed": task.seed, "url": URL}
         try:
             self.instruction = await self._ask(setup, SETUP_S)
@@ -81,8 +104,7 @@ class MobileGymEnv(PageEnv):
                 await self._act("ANSWER", value=action.message)
         elif not isinstance(action, Invalid):
             note = await self._perform(action)
-            self._acted = time.monotonic()
-            await asyncio.sleep(PAUSE_S)
+            await self._rest(MOST_S)
         acted = time.perf_counter()
         self._steps += 1
         observation = await self._observe()
@@ -90,6 +112,12 @@ class MobileGymEnv(PageEnv):
         self._done |= self._steps >= self._task.max_steps
         timings = {"act": acted - start, "observe": time.perf_counter() - acted}
         return StepResult(observation, self._done, timings, note)
+
+    async def _rest(self, most_s: float) -> None:
+        try:
+            await self.page.run(REST, [1000 * LEAST_S, 1000 * most_s])
+        except InfraError as error:
+            raise self._named(error) from None
 
     async def _perform(self, action: Action) -> str:
         """Carries out an action in MobileGym's own way. Returns why it had no effect, or ""."""
@@ -122,7 +150,7 @@ class MobileGymEnv(PageEnv):
         """The judge's verdict. Raises NoScore if it cannot judge."""
         if self._task is None:
             raise RuntimeError(f"{self.device_id}: no episode to score; call reset(task)")
-        await asyncio.sleep(self._acted + REST_S - time.monotonic())
+        await self._rest(REST_S)
         try:
             self.verdict = await self._ask({"do": "judge", "finished": self._finished}, JUDGE_S)
         except BenchFault as fault:

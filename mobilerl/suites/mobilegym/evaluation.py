@@ -11,7 +11,7 @@ from mobilerl.config import ConfigError, MobileGymSuiteSection, Recipe
 from mobilerl.config.types import Positive
 from mobilerl.envs.base import Devices, MobileEnv, Task
 from mobilerl.envs.commit import commit_of
-from mobilerl.envs.mobilegym.env import HEIGHT, PAUSE_S, REST_S, WIDTH
+from mobilerl.envs.mobilegym.env import HEIGHT, LEAST_S, MOST_S, REST_S, WIDTH
 from mobilerl.envs.mobilegym.tasks import SUITE, Split
 from mobilerl.eval.report import EpisodeResult
 from mobilerl.inference.engine_policy import LATE_WAIT_S
@@ -54,8 +54,8 @@ class MobileGymPlan(Plan):
             "screen": f"{WIDTH}x{HEIGHT}",
             "screenshot": f"{WIDTH * settings.scale:g}x{HEIGHT * settings.scale:g}, PNG",
             "step_budget": "MobileGym's own, by task",
-            "pause_s": PAUSE_S,
-            "pause_before_judge_s": REST_S,
+            "pause_s": [LEAST_S, MOST_S],
+            "longest_pause_before_judge_s": REST_S,
             "reward": "its judges" if own else recipe.rollout.scorer or "judge",
             "deadline_s": recipe.agent.deadline_s,
         }
