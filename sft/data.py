@@ -42,7 +42,7 @@ class SftData:
 
     def __init__(self, recipe: Recipe, run_dir: Path, context: ContextPolicy, say: Callable[[str], None]) -> None:
         self.recipe, self.run_dir, self.context, self.say = recipe, run_dir, context, say
-        self.phone = phone_without_popups(recipe)
+        self.phone = demonstration_phone(recipe)
 
     def base(self) -> Path:
         """The checkpoint to start from, or a tiny untrained one if the recipe names none."""
@@ -107,7 +107,7 @@ class SftData:
     def texts(self) -> list[str]:
         """All texts that the embedded phone shows, and with generated apps the texts from which these are made."""
         made = generated_corpus() if "generated" in evaluations(self.recipe) else []
-        return corpus(phone_without_popups(self.recipe, screenshots=False)) + made
+        return corpus(demonstration_phone(self.recipe, screenshots=False)) + made
 
     @cached_property
     def words(self) -> list[str]:
@@ -135,11 +135,11 @@ def _demonstrate(recipe: Recipe, instances: range) -> list[ExpertStep]:
     if isinstance(suite, Demonstrating):
         made = demonstrations(*(suite.demonstrator(), tasks, context, marks), suite.make_expert)
     else:
-        made = demonstrations(phone_without_popups(recipe), tasks, context, marks)
+        made = demonstrations(demonstration_phone(recipe), tasks, context, marks)
     return [replace(step, observation=replace(step.observation, xml="")) for step in made]
 
 
-def phone_without_popups(recipe: Recipe, screenshots: bool = True) -> PhoneEnv:
-    """One phone without pop-ups, as in recorded demonstrations. It draws screenshots if the agent sees any."""
-    without = recipe.phone.model_copy(update={"popup_rate": 0.0})
-    return make_phones(without, count=1, screenshots=screenshots and recipe.agent.screenshots > 0)[0]
+def demonstration_phone(recipe: Recipe, screenshots: bool = True) -> PhoneEnv:
+    """One phone with the pop-ups of demonstrations. It draws screenshots if the agent sees any."""
+    phone = recipe.phone.model_copy(update={"popup_rate": recipe.sft.popup_rate})
+    return make_phones(phone, count=1, screenshots=screenshots and recipe.agent.screenshots > 0)[0]

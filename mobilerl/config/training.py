@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from mobilerl.config.marks import ANY, RESUMABLE, NotWith, OnlyWith, UsedBy
-from mobilerl.config.types import Count, Positive, Rate, Section, Url
+from mobilerl.config.types import Count, Positive, Rate, Section, Share, Url
 
 TRAIN = UsedBy(("train",))
 
@@ -112,6 +112,8 @@ class SftSection(Section):
     demos_per_template: Count = 40
     """Number of demonstrated instances per training template; 0 to learn from `sources` alone. Suites without experts,
     such as AndroidWorld, have none."""
+    popup_rate: Annotated[Share, OnlyWith({"suite.type": ("phone", "generated")})] = 0.0
+    """Probability that a pop-up interrupts a demonstration; recorded demonstrations have none."""
     reading_samples: Count = 12000
     """Number of samples of reading pre-training, which follows 0.4 times as many samples of copying; 0 for none. Both
     are skipped if a checkpoint is given. In the stages of a tiny model, a tenth of the samples are of this kind."""
