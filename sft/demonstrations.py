@@ -1,7 +1,8 @@
 """Expert demonstrations on the embedded phone, and single-step instructions made from their screens.
 
 Like recorded demonstrations they are limited: shortest paths only, pop-ups only with `sft.popup_rate`, and only
-templates whose `demo` is true. The single-step instructions ("tap Save") play the role of AndroidControl's low-level instructions in MobileRL's data.
+templates whose `demo` is true. The single-step instructions ("tap Save") play the role of AndroidControl's low-level
+instructions in MobileRL's data.
 """
 
 from __future__ import annotations
