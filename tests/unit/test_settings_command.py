@@ -20,7 +20,7 @@ def flags_in(text: str) -> set[str]:
     ("words", "found"),
     [
         (["phone.popup_rate"], {"--phone.popup_rate"}),
-        (["popup_rate"], {"--phone.popup_rate"}),
+        (["popup_rate"], {"--phone.popup_rate", "--sft.popup_rate"}),
         (["vllm"], {f"--vllm.{name}" for name in Recipe().vllm.model_dump()}),
         (["openai", "endpoint", "propose"], {"--sft.proposer_url"}),
     ],
