@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,7 +73,7 @@ def _bucket(part: Sequence[tuple[str, Tensor]]) -> Bucket:
 
 def read_bucket(handle: bytes, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> Iterator[tuple[str, Tensor]]:
     """Yields the weights of another process's bucket, without a copy."""
-    values = pickle.loads(handle)  # of the process that started this one
+    values = ForkingPickler.loads(handle)  # of the process that started this one, over a channel of its own
     parts = values.split([math.prod(shape) for shape in shapes])
     for name, shape, part in zip(names, shapes, parts, strict=True):
         yield name, part.view(tuple(shape))

@@ -271,6 +271,7 @@ def test_no_source_asks_for_foreign_code_pickles_or_a_shell():
         text = path.read_text()
         assert "trust_remote_code=True" not in text and "shell=True" not in text, path
         assert text.count("torch.load(") == text.count("weights_only=True"), path
-        assert not any(f"{name}(" in text for name in ("pickle.load", "pickle.loads", "yaml.load", "marshal.loads")), (
-            path
-        )
+        readers = ["pickle.load", "pickle.loads", "Pickler.loads", "yaml.load", "marshal.loads"]
+        if path.name == "vllm_weights.py":  # references to memory, from a trainer to processes that it started
+            readers.remove("Pickler.loads")
+        assert not any(f"{name}(" in text for name in readers), path

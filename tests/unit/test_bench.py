@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import threading
+import time
 
 import pytest
 
@@ -38,7 +40,7 @@ def test_each_part_is_measured(words, figure, capsys, monkeypatch):
 def test_a_phase_that_cannot_run_here_is_skipped_and_leaves_its_minutes_to_the_others(monkeypatch):
     seconds = []
 
-    def lines(phase, deadline, _):
+    def lines(phase, deadline, *_):
         seconds.append(deadline)
         yield gpu.Line(phase, "done", {})
 
@@ -47,6 +49,44 @@ def test_a_phase_that_cannot_run_here_is_skipped_and_leaves_its_minutes_to_the_o
     found = gpu.measure(2, ["calibrate", "vllm", "collate"])
     assert [line["name"] for line in found["lines"]] == ["done", "skipped: vllm not installed", "done"]
     assert sum(seconds) == pytest.approx(120) and found["failed"] == 0
+
+
+@pytest.mark.parametrize("gpu_there", [True, False])
+def test_phases_wait_for_what_they_go_on_from_and_on_a_gpu_for_all(gpu_there, monkeypatch):
+    running, most, order = set(), [], []
+
+    def lines(phase, *_):
+        running.add(phase)
+        time.sleep(0.02)
+        most.append(len(running))
+        running.remove(phase)
+        order.append(phase)
+        yield gpu.Line(phase, "done", {})
+
+    monkeypatch.setattr(gpu, "_lines", lines)
+    monkeypatch.setattr(gpu, "_lacking", lambda _: "")
+    monkeypatch.setattr(gpu.torch.cuda, "is_available", lambda: gpu_there)
+    found = gpu.measure(1)
+    assert [line["phase"] for line in found["lines"]] == list(gpu.PHASES)
+    assert order.index("verl") < order.index("resume") and max(most) == (1 if gpu_there else 2)
+
+
+def test_ctrl_c_ends_the_phases(monkeypatch):
+    started, ended = threading.Event(), threading.Event()
+
+    def lines(phase, seconds, folder, stop):
+        if phase == "families":
+            assert started.wait(20)
+            raise KeyboardInterrupt
+        started.set()
+        assert stop.wait(20)
+        ended.set()
+        yield gpu.Line(phase, "ended", {})
+
+    monkeypatch.setattr(gpu, "_lines", lines)
+    with pytest.raises(KeyboardInterrupt):
+        gpu.measure(1, ["families", "calibrate"])
+    assert ended.is_set()
 
 
 def test_the_command_line_names_the_phases_there_are():

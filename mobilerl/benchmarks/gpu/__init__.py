@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import multiprocessing
 import os
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,6 +35,8 @@ class Phase:
 
     seconds: float
     needs: tuple[str, ...] = ()
+    after: str = ""
+    """The phase whose checkpoint it goes on from."""
 
 
 PHASES = {
@@ -44,32 +49,53 @@ PHASES = {
     "collate": Phase(40),
     "vllm": Phase(330, ("vllm",)),
     "verl": Phase(250, ("verl", "ray", "vllm")),
-    "resume": Phase(230, ("verl", "ray", "vllm")),
+    "resume": Phase(230, ("verl", "ray", "vllm"), after="verl"),
 }
 
 
 def measure(minutes: float, phases: Sequence[str] = tuple(PHASES)) -> dict[str, Any]:
     """Runs the phases and returns their lines. `failed` counts failed checks and phases that did not complete.
 
-    The phases that can run here share the minutes.
+    The phases that can run here share the minutes. Without a GPU two run at a time, since no speed is of interest.
     """
-    lines: list[Line] = []
     console = make_console(stderr=True)
     skipped = {phase: why for phase in phases if (why := _lacking(phase))}
     total = sum(PHASES[phase].seconds for phase in phases if phase not in skipped)
-    with tempfile.TemporaryDirectory() as folder:
-        for phase in phases:
+    found: dict[str, list[Line]] = {phase: [] for phase in phases}
+    stop = threading.Event()
+
+    def run(chain: Sequence[str]) -> None:
+        for phase in itertools.takewhile(lambda _: not stop.is_set(), chain):
             began = time.monotonic()
             if phase in skipped:
-                found: Iterable[Line] = [Line(phase, f"skipped: {skipped[phase]}", {})]
+                lines: Iterable[Line] = [Line(phase, f"skipped: {skipped[phase]}", {})]
             else:
-                found = _lines(phase, minutes * 60 * PHASES[phase].seconds / total, Path(folder))
-            for line in found:
-                lines.append(line)
+                lines = _lines(phase, minutes * 60 * PHASES[phase].seconds / total, Path(folder), stop)
+            for line in lines:
+                found[phase].append(line)
                 console.print(f"{line}", markup=False, highlight=False, soft_wrap=True)
             console.print(f"{phase}: {time.monotonic() - began:.0f} s", markup=False, highlight=False)
-    failed = [line for line in lines if line.ok is False]
-    return {"failed": len(failed), "lines": [line.as_row() for line in lines]}
+
+    at_once = 1 if torch.cuda.is_available() else 2
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(at_once) as pool:
+        chains = [pool.submit(run, chain) for chain in _chains(phases)]
+        try:
+            for chain in chains:
+                chain.result()
+        except BaseException:  # Ctrl-C
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    all_lines = [line for lines in found.values() for line in lines]
+    return {"failed": sum(line.ok is False for line in all_lines), "lines": [line.as_row() for line in all_lines]}
+
+
+def _chains(phases: Sequence[str]) -> list[list[str]]:
+    """The phases, each with those that go on from what it left."""
+    chains: dict[str, list[str]] = {}
+    for phase in phases:
+        chains.setdefault(PHASES[phase].after or phase, []).append(phase)
+    return list(chains.values())
 
 
 def _lacking(phase: str) -> str:
@@ -81,8 +107,11 @@ def _lacking(phase: str) -> str:
     return ""
 
 
-def _lines(phase: str, seconds: float, folder: Path) -> Iterator[Line]:
-    """Yields a phase's lines as its process sends them; if it did not complete, the last one says why."""
+def _lines(phase: str, seconds: float, folder: Path, stop: threading.Event) -> Iterator[Line]:
+    """Yields a phase's lines as its process sends them; if it did not complete, the last one says why.
+
+    Ends its process and itself within a second if `stop` is set.
+    """
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe(duplex=False)
     process = spawn.Process(target=_run, args=(phase, theirs, folder))
@@ -90,12 +119,14 @@ def _lines(phase: str, seconds: float, folder: Path) -> Iterator[Line]:
     theirs.close()
     ends = time.monotonic() + seconds
     try:
-        while ours.poll(max(0.0, ends - time.monotonic())):
-            line = ours.recv()
-            if line is None:
+        while not stop.is_set():
+            if (left := ends - time.monotonic()) <= 0:
+                yield Line(phase, f"not done after {seconds:.0f} s", {}, ok=False)
                 return
-            yield line
-        yield Line(phase, f"not done after {seconds:.0f} s", {}, ok=False)
+            if ours.poll(min(left, 1.0)):
+                if (line := ours.recv()) is None:
+                    return
+                yield line
     except EOFError:
         process.join()
         yield Line(phase, f"ended with exit code {process.exitcode}", {}, ok=False)
