@@ -145,7 +145,7 @@ class Pipeline:
         table = self.table
         config = ["--config", table.evaluation] if table.evaluation else self._config_flags()
         recipe = load_recipe(config[1::2], () if table.evaluation else self.flags)
-        if evaluate != "no" and is_embedded(recipe):
+        if evaluate != "no" and is_evaluated(recipe):
             for suite in evaluations(recipe):
                 results = self._evaluate(str(out / "final"), out / "eval" / suite, suite, config)
                 print_table({self.title: results})
@@ -163,7 +163,7 @@ class Pipeline:
         if kind != "train" and node_rank(self.flags):
             return  # the rest is node 0's
         recipe = self.recipe()
-        if evaluate != "no" and is_embedded(recipe):
+        if evaluate != "no" and is_evaluated(recipe):
             trained = str(out / "final") if kind == "pages" else str(out)
             sampled = ("", "pass-k") if evaluate == "pass-k" else ("",)
             for suite in evaluations(recipe):
@@ -196,13 +196,13 @@ PRINT_OUT = "print-out.txt"
 SECTIONS_OF = (("pages", "pages"), ("algorithm", "train"), ("sft", "sft"))
 
 
-def is_embedded(recipe: Recipe) -> bool:
-    """Whether the recipe's suite is evaluated here; others need devices of their own."""
-    embedded = make_suite(recipe).in_process
-    if not embedded:
+def is_evaluated(recipe: Recipe) -> bool:
+    """Whether the recipe's suite is evaluated here; others need devices, or files that flags name."""
+    here = make_suite(recipe).in_process or recipe.suite.type == "miniwob"
+    if not here:
         name = suite_name(type(recipe.suite))
         say(f"== the suite {name} is not evaluated here: see mobilerl eval --help")
-    return embedded
+    return here
 
 
 def page_of(run_dir: Path) -> Path:

@@ -38,8 +38,8 @@ def add(commands: argparse._SubParsersAction, common: argparse.ArgumentParser) -
         "--evaluate",
         choices=("yes", "no", "pass-k"),
         default="yes",
-        help="whether to evaluate before and after the training, on embedded phones only; pass-k also samples eight "
-        "episodes of each task, which takes longer than all else",
+        help="whether to evaluate before and after the training, on embedded phones and MiniWoB++ only; pass-k also "
+        "samples eight episodes of each task, which takes longer than all else",
     )
     option("--eval-flags", default="", metavar="FLAGS", help="further flags of `mobilerl eval`, in one word")
     option("--extras", action="store_true", help="only print the extras of the package that the recipe needs")

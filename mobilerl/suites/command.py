@@ -16,7 +16,7 @@ from mobilerl.eval.report import UNSEEN, percent
 from mobilerl.suites.base import settings_command
 from mobilerl.suites.evaluation import evaluate
 from mobilerl.suites.plan import Plan, SuitePlan
-from mobilerl.system.terminal import make_console, make_table
+from mobilerl.system.terminal import make_console
 
 Results = dict[str, Any]
 INSTANCES, PASS_K_INSTANCES = 6, 2
@@ -113,10 +113,11 @@ class PlanCommand(EvalCommand):
 
     def list_tasks(self, args: argparse.Namespace, given: Sequence[str]) -> None:
         recipe = load_recipe(args.config, self.settings(args, given), command=settings_command(self.name))
-        table = make_table("task", "template", "steps", "instruction", whole="task")
-        for task in self.plan(suite=self.name).tasks(recipe):
-            table.add_row(task.id, task.template, str(task.max_steps), task.instruction)
-        make_console().print(table)
+        tasks, console = self.plan(suite=self.name).tasks(recipe), make_console()
+        longest = max(len(task.id) for task in tasks)
+        for task in tasks:
+            line = f"{task.id:{longest}}  {task.max_steps:3} steps  {task.instruction}"
+            console.print(line, markup=False, soft_wrap=True)
 
     def prepare(self, args: argparse.Namespace, recipe: Recipe) -> Callable[[], Results]:
         run = partial(evaluate, recipe, self.make_plan(args), args.agent, args.model, args.out)

@@ -1,4 +1,5 @@
-"""MobileGym's own runner: plays recorded actions in its own environment, in an own Chromium, and prints the judgments.
+"""MobileGym's own runner: plays recorded actions in its own environment, in an own Chromium, and prints the judgments
+and the seconds of its steps.
 
 Runs in the checkout, with its requirements, on the JSON of `test_mobilegym_own.py`:
 
@@ -10,6 +11,7 @@ import json
 import logging
 import os
 import sys
+import time
 
 
 class Scripted:
@@ -54,11 +56,22 @@ async def play_all(request):
     from playwright.async_api import async_playwright
 
     left = list(enumerate(request["episodes"]))[::-1]
-    judged = [None] * len(left)
+    judged, steps_s = [None] * len(left), []
+
+    def timed(step):
+        async def timed_step(action):
+            began = time.perf_counter()
+            result = await step(action)
+            if action.action_type.value != "COMPLETE":
+                steps_s.append(time.perf_counter() - began)
+            return result
+
+        return timed_step
 
     async def work(browser):
         env = MobileGymEnv(url=request["url"], browser=browser, viewport_size=(360, 800), verbose=False)
         await env.start()
+        env.step = timed(env.step)
         while left:
             number, episode = left.pop()
             judged[number] = await play(env, *episode)
@@ -68,7 +81,7 @@ async def play_all(request):
         browser = await playwright.chromium.launch(executable_path=request["program"])
         await asyncio.gather(*(work(browser) for _ in range(request["pages"])))
         await browser.close()
-    return judged
+    return {"judged": judged, "steps_s": steps_s}
 
 
 if __name__ == "__main__":

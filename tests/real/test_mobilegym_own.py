@@ -132,9 +132,9 @@ def url() -> Iterator[str]:
         server.wait()
 
 
-def own_judgments(url: str, wanted: Sequence[Task], actions: Sequence[list[Any]]) -> list[Judged]:
+def own_answers(url: str, wanted: Sequence[Task], actions: Sequence[list[Any]], pages: int) -> dict[str, Any]:
     episodes = [[task.template, task.seed, done] for task, done in zip(wanted, actions, strict=True)]
-    request = {"url": url, "program": PROGRAM, "pages": PAGES, "episodes": episodes}
+    request = {"url": url, "program": PROGRAM, "pages": pages, "episodes": episodes}
     done = subprocess.run(
         [PYTHON, str(Path(__file__).with_name("mobilegym_own.py"))],
         cwd=FOLDER,
@@ -151,7 +151,7 @@ def own_judgments(url: str, wanted: Sequence[Task], actions: Sequence[list[Any]]
 def compare(url: str, wanted: Sequence[Task], scripts: Mapping[str, str]) -> list[Judged]:
     """Our judgments, which are those of MobileGym's own runner but for the words of errors."""
     played = asyncio.run(play_all(wanted, scripts))
-    theirs = own_judgments(url, wanted, [actions for actions, _ in played])
+    theirs = own_answers(url, wanted, [actions for actions, _ in played], PAGES)["judged"]
     ours = [judged for _, judged in played]
     for task, mine, own in zip(wanted, ours, theirs, strict=True):
         if "error" in mine or "error" in own:

@@ -55,10 +55,11 @@ def test_the_main_job_runs_sft_first_and_once(calls):
         (("--tasks.generated_share", "0"), 2),
         (("--tasks.generated_share", "0", "--evaluate", "pass-k"), 4),
         (("--suite.type", "generated"), 2),
+        (("--config", "miniwob/adagrpo"), 2),
         (("--suite.type", "instructions", "--suite.file", "mine.toml", "--rollout.workers", "0"), 0),
     ],
 )
-def test_suites_of_embedded_phones_are_evaluated_before_and_after(calls, words, evaluations):
+def test_suites_that_need_nothing_else_are_evaluated_before_and_after(calls, words, evaluations):
     assert main(["run", "adagrpo", "--model", "m", *words]) == 0
     assert sum(words[0] == "eval" for words in calls) == evaluations
 
