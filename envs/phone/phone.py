@@ -64,7 +64,11 @@ class Phone(Host):
         self.invalidate()
 
     def reset(
-        self, seed: int, popup_rate: float = 0.0, generated: Sequence[int | str] = (), languages: Sequence[str] = ("en",)
+        self,
+        seed: int,
+        popup_rate: float = 0.0,
+        generated: Sequence[int | str] = (),
+        languages: Sequence[str] = ("en",),
     ) -> None:
         """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up.
 
@@ -73,7 +77,11 @@ class Phone(Host):
         """
         self._set_up(languages, seed)
         self.popup = self.panel = None
-        classes = (self._classes[0], *(EXTRA_APPS.get(str(n)) or app_class(int(n)) for n in generated)) if generated else self._classes
+        classes = (
+            (self._classes[0], *(EXTRA_APPS.get(str(n)) or app_class(int(n)) for n in generated))
+            if generated
+            else self._classes
+        )
         self.apps = {cls.package: cls(self) for cls in classes}
         for app in self.apps.values():
             app.populate(random.Random(f"{seed}/{app.package}"))

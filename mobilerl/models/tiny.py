@@ -53,6 +53,8 @@ GRAMMAR = (
 """Parts of the response format that are single tokens."""
 MARKS = 40
 ROPE_THETA = 1e6
+VISION_BRANCH = 0.3
+"""Factor on the initial outputs of the vision tower's attention and MLPs."""
 WORD_MARK = "▁"
 SPACE = "␣"
 """A space that is not between two words."""
@@ -173,7 +175,24 @@ def build_model(
     model = Qwen2_5_VLForConditionalGeneration(config)
     _relate_forms(model, tokenizer)
     init_induction_heads(model)
+    _scale_vision(model)
     return model
+
+
+@torch.no_grad()
+def _scale_vision(model: Qwen2_5_VLForConditionalGeneration) -> None:
+    """Draws the vision tower's weights anew at a scale of 1 / sqrt(inputs).
+
+    With Hugging Face's default its tokens would hardly differ from each other, and be small beside those of words.
+    """
+    tower = model.model.visual
+    for weight in tower.parameters():
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
+    tower.merger.mlp[2].weight.mul_(2 * model.config.text_config.hidden_size**-0.5)
+    for block in tower.blocks:
+        block.attn.proj.weight.mul_(VISION_BRANCH)
+        block.mlp.down_proj.weight.mul_(VISION_BRANCH)
 
 
 @torch.no_grad()

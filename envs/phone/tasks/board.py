@@ -79,8 +79,8 @@ class BoardBoth(_Board):
 
 class BoardAllOff(_Board):
     instructions = (
-        "[Turn|Switch|Please turn|Please switch] off [all that are|every switch that is|each tile that is|whatever is] on"
-        "[| now| here]",
+        "[Turn|Switch|Please turn|Please switch] off [all that are|every switch that is|each tile that is|whatever is] "
+        "on[| now| here]",
     )
     params = {"on": _places}
     steps = 2 + max(SOME)

@@ -148,7 +148,11 @@ def sim(phone: Phone, words: list[str]) -> str:
     rate = number(option(words, "--popups", "0"), "sim reset")
     if not 0 <= rate <= 1:
         raise Failure(f"sim reset: --popups is {rate}; give a chance between 0 and 1", 2)
-    apps = [word if word in EXTRA_APPS else int(number(word, "sim reset")) for word in option(words, "--apps", "").split(",") if word]
+    apps = [
+        word if word in EXTRA_APPS else int(number(word, "sim reset"))
+        for word in option(words, "--apps", "").split(",")
+        if word
+    ]
     languages = option(words, "--languages", "en").split(",")
     if unknown := [code for code in languages if code not in LANGUAGES]:
         raise Failure(f"sim reset: --languages has {unknown[0]!r}; choose from {', '.join(LANGUAGES)}", 2)
