@@ -46,7 +46,9 @@ class Board(App):
 
     def populate(self, rng: random.Random) -> None:
         """Every color and every icon once."""
-        for color, icon in zip(rng.sample(sorted(COLORS), len(COLORS)), rng.sample(sorted(ICONS), len(ICONS))):
+        for color, icon in zip(
+            rng.sample(sorted(COLORS), len(COLORS)), rng.sample(sorted(ICONS), len(ICONS)), strict=True
+        ):
             self.insert("tiles", color=color, icon=icon)
 
     def page_main(self, page: Page) -> Screen:

@@ -6,7 +6,8 @@ They are trained on and evaluated only where `tasks.templates` or `--template` n
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from mobilerl.envs.base import Action, Finish, Launch
 from mobilerl.envs.phone.apps.board import COLORS, ICONS, Board
@@ -25,6 +26,10 @@ class _Board(Template):
 
     app = Board.label
     installed = "board"
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        super().__init__(params)
+        self.purpose = ""  # every action is for all of the goal
 
     def wanted(self, tile: dict[str, str]) -> bool:
         """Whether this tile's switch is one to flip."""
