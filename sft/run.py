@@ -88,7 +88,8 @@ class SftRun(StageTrainer):
 
     def _see(self, base: Path) -> Path:
         """Seeing pre-training, if the recipe asks for it and the model is trained from scratch."""
-        count = 0 if self.recipe.model else self.recipe.sft.seeing_samples
+        wanted = self.recipe.agent.screenshots and not self.recipe.model
+        count = self.recipe.sft.seeing_samples if wanted else 0
         if not count or (made := self.find_finished("seeing")):
             return made if count else base
         codec = Codec.load(base, self.recipe.engine.max_pixels)

@@ -18,6 +18,7 @@ from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.run import run_tasks
+from mobilerl.eval.shuffled import ShuffledScreens
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import save_agent
@@ -95,11 +96,14 @@ def weak_policy(folder: Path, templates: Sequence[str], hidden: int = 32) -> Pat
     return fine_tune(folder, tiny_agent(max_new_tokens=16), steps, epochs=25, hidden=hidden)
 
 
-def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int, temperature: float) -> list[Group]:
-    """The policy's episodes of `tasks`, `trials` each."""
+def sampled(
+    path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int, temperature: float, shuffled: bool = False
+) -> list[Group]:
+    """The policy's episodes of `tasks`, `trials` each; `shuffled` gives every prompt the screen of another episode."""
     torch.manual_seed(0)
     policy = EnginePolicy(LocalEngine(path, LocalSettings()))
-    actor = ModelActor(policy, make_context(agent), Sampling(temperature, agent.max_new_tokens))
+    shown = ShuffledScreens(policy, seed=0) if shuffled else policy
+    actor = ModelActor(shown, make_context(agent), Sampling(temperature, agent.max_new_tokens))
 
     def connect(collector) -> None:
         policy.expect(lambda: collector.playing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -33,6 +34,16 @@ def test_a_policy_overfits_ten_tasks(tmp_path):
     tasks = [suite.make_task(name, 0) for name in TEN]
     path = fine_tune(tmp_path, agent, demonstrate(tasks), 40, hidden=64, learning_rate=2e-3, batch_size=8)
     assert success_rate(sampled(path, agent, tasks, 1, temperature=0.0)) >= 0.9
+
+
+def test_a_policy_that_sees_pixels_only_overfits_screens_that_no_text_tells_apart(tmp_path):
+    """One goal on eight phones, on which the red tile is in different places; others' screens lead it astray."""
+    agent = tiny_agent(screenshots=1, screen_style="none", grounding="point", history_steps=0)
+    made = [suite.make_task("BoardColor", seed) for seed in range(8)]
+    tasks = [replace(t, instruction="Turn on the red tile", params={**t.params, "color": "red"}) for t in made]
+    path = fine_tune(tmp_path, agent, demonstrate(tasks), 100, hidden=64, learning_rate=2e-3, batch_size=8)
+    assert success_rate(sampled(path, agent, tasks, 1, temperature=0.0)) >= 0.9
+    assert success_rate(sampled(path, agent, tasks, 1, temperature=0.0, shuffled=True)) <= 0.5
 
 
 def anything(step: ExpertStep, rng: random.Random) -> Action:
