@@ -18,7 +18,6 @@ from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.eval.policies import EvalPolicy
 from mobilerl.eval.run import run_tasks
-from mobilerl.eval.shuffled import ShuffledScreens
 from mobilerl.inference.engine_policy import EnginePolicy
 from mobilerl.models import tiny
 from mobilerl.models.checkpoint_folder import save_agent
@@ -32,6 +31,7 @@ from mobilerl.records.engine import Sampling
 from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.sft.demonstrations import demonstrations
 from mobilerl.sft.samples import ExpertStep, encode_all
+from mobilerl.sft.seeing import learn_to_see
 from mobilerl.sft.trainer import TrainingJob, train
 
 WIDTH, HEIGHT = 180, 360
@@ -67,14 +67,21 @@ def fine_tune(
     learning_rate: float = 3e-3,
     batch_size: int = 16,
     seed: int = 0,
+    max_pixels: int = 4 * 28 * 28,
+    seen: int = 0,
 ) -> Path:
-    """Trains a tiny model from scratch on `steps`; returns its checkpoint folder."""
+    """Trains a tiny model from scratch on `seen` of the screenshots of `steps`, and then on `steps`.
+
+    Returns its checkpoint folder.
+    """
     base, final = folder / "base", folder / "policy"
     context = make_context(agent)
     texts = [t for s in steps for t in (s.task.instruction, s.screen.render("marks"), s.observation.app)]
     torch.manual_seed(seed)
-    tiny.create(base, [*texts, GRAMMAR], hidden=hidden, layers=2, heads=2, vision_hidden=16, max_pixels=4 * 28 * 28)
+    tiny.create(base, [*texts, GRAMMAR], hidden=hidden, layers=2, heads=2, vision_hidden=16, max_pixels=max_pixels)
     codec = Codec.load(base)
+    if seen:
+        base = learn_to_see(base, folder / "seeing", codec, steps, seen, seed, lambda *_: None)
     job = TrainingJob(str(base), epochs, batch_size, learning_rate, seed=seed)
     trainer = train(job, codec, list(encode_all(steps, context, codec)), folder / "log")
     save_model(trainer.model, codec, final)
@@ -96,14 +103,11 @@ def weak_policy(folder: Path, templates: Sequence[str], hidden: int = 32) -> Pat
     return fine_tune(folder, tiny_agent(max_new_tokens=16), steps, epochs=25, hidden=hidden)
 
 
-def sampled(
-    path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int, temperature: float, shuffled: bool = False
-) -> list[Group]:
-    """The policy's episodes of `tasks`, `trials` each; `shuffled` gives every prompt the screen of another episode."""
+def sampled(path: Path, agent: AgentSection, tasks: Sequence[Task], trials: int, temperature: float) -> list[Group]:
+    """The policy's episodes of `tasks`, `trials` each."""
     torch.manual_seed(0)
     policy = EnginePolicy(LocalEngine(path, LocalSettings()))
-    shown = ShuffledScreens(policy, seed=0) if shuffled else policy
-    actor = ModelActor(shown, make_context(agent), Sampling(temperature, agent.max_new_tokens))
+    actor = ModelActor(policy, make_context(agent), Sampling(temperature, agent.max_new_tokens))
 
     def connect(collector) -> None:
         policy.expect(lambda: collector.playing)
