@@ -54,7 +54,7 @@ class SftData:
             torch.manual_seed(self.recipe.train.seed)
             temporary = self.run_dir / ".init.tmp"
             shutil.rmtree(temporary, ignore_errors=True)
-            tiny.create(temporary, self.texts)
+            tiny.create(temporary, self.texts, **self.recipe.tiny.model_dump())
             put_folder(temporary, path)
         return path
 
@@ -107,7 +107,8 @@ class SftData:
     def texts(self) -> list[str]:
         """All texts that the embedded phone shows, and with generated apps the texts from which these are made."""
         made = generated_corpus() if "generated" in evaluations(self.recipe) else []
-        return corpus(demonstration_phone(self.recipe, screenshots=False)) + made
+        phone = demonstration_phone(self.recipe, screenshots=False)
+        return corpus(phone, self.recipe.tasks.templates) + made
 
     @cached_property
     def words(self) -> list[str]:

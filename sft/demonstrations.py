@@ -20,6 +20,7 @@ from mobilerl.envs.phone.env import PhoneEnv
 from mobilerl.envs.phone.generated import lexicon, phrasing
 from mobilerl.envs.phone.popups import CATALOGUE
 from mobilerl.envs.phone.tasks import suite
+from mobilerl.envs.phone.tasks.catalogue import ONLY_NAMED
 from mobilerl.envs.phone.tasks.expert import ExpertAgent
 from mobilerl.policy.actions import describe
 from mobilerl.policy.context import ContextPolicy
@@ -127,14 +128,15 @@ def _name(element: Element) -> str:
     return element.text.split("|")[0] or element.role
 
 
-def corpus(env: PhoneEnv) -> list[str]:
-    """Texts with every word that the tiny model needs: screens and tasks of the training templates. Deterministic."""
+def corpus(env: PhoneEnv, named: Sequence[str] = ()) -> list[str]:
+    """Texts with every word that the tiny model needs: screens and tasks of the training templates, and of those of the
+    `named` templates that are used only where they are named. Deterministic."""
 
     async def crawl() -> list[str]:
         texts: list[str] = []
-        for cls in suite.templates("train"):
+        for name in [t.__name__ for t in suite.templates("train")] + [n for n in ONLY_NAMED if n in named]:
             for seed in range(VOCABULARY_INSTANCES):
-                for step in await demonstrate(env, suite.make_task(cls.__name__, seed)):
+                for step in await demonstrate(env, suite.make_task(name, seed)):
                     texts += [step.task.instruction, step.screen.render("marks"), step.observation.app]
                     texts += [turn.summary for turn in step.turns]
         return texts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -27,13 +28,14 @@ from mobilerl.sft.pretraining import (
 )
 from mobilerl.sft.proposers import reasoned
 from mobilerl.sft.samples import ExpertStep, Sample, encode, encode_all
+from mobilerl.sft.seeing import learn_to_see
 from mobilerl.sft.training import StageTrainer
 from mobilerl.system.atomic_files import put_folder, remove_leftovers, sync_folder
-from mobilerl.system.terminal import header, say
+from mobilerl.system.terminal import header, progress_bar, say
 from mobilerl.training.announcements import next_commands
 
 STAGES = (1, 2)
-FOLDERS = ("init", "copying", "reading", "goals", "stage1", "stage2-round*", "final")
+FOLDERS = ("init", "seeing", "copying", "reading", "goals", "stage1", "stage2-round*", "final")
 """Checkpoint folders. Each is written as `.NAME.tmp`, from the job in `.NAME.job`, and then renamed."""
 PRETRAINING_RATE = 2e-3
 """Peak learning rate of reading pre-training."""
@@ -54,7 +56,8 @@ class SftRun(StageTrainer):
         self.data = SftData(recipe, run_dir, self.context, say)
 
     def pretrain(self, base: Path) -> Path:
-        """Reading pre-training of a model trained from scratch, followed by goals without screens."""
+        """Pre-training of a model trained from scratch: seeing, reading, and goals without screens."""
+        base = self._see(base)
         if not self.reading and not self.recipe.sft.goal_samples:
             return base
         codec = Codec.load(base)
@@ -82,6 +85,21 @@ class SftRun(StageTrainer):
             if wanted:
                 base = self.find_finished(name) or self.train(name, base, codec, make(), 1.0, batch_size, rate)
         return base
+
+    def _see(self, base: Path) -> Path:
+        """Seeing pre-training, if the recipe asks for it and the model is trained from scratch."""
+        wanted = self.recipe.agent.screenshots and not self.recipe.model
+        count = self.recipe.sft.seeing_samples if wanted else 0
+        if not count or (made := self.find_finished("seeing")):
+            return made if count else base
+        codec = Codec.load(base, self.recipe.engine.max_pixels)
+        temporary = self.run_dir / ".seeing.tmp"
+        began = time.monotonic()
+        with progress_bar("seeing: steps") as show:
+            learn_to_see(base, temporary, codec, self.data.expert_steps, count, self.seed, show)
+        put_folder(temporary, self.run_dir / "seeing")
+        say(f"seeing: {count} screenshots, {time.monotonic() - began:.0f} s")
+        return self.run_dir / "seeing"
 
     def _add_reading(self, name: str, codec: Codec, samples: Iterable[Sample]) -> Iterator[Sample]:
         """For a tiny model, adds some new reading samples, since it forgets words that do not occur."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from mobilerl.envs.phone import panels
 from mobilerl.envs.phone.app import App, Host, Page
+from mobilerl.envs.phone.apps.catalogue import EXTRA_APPS
 from mobilerl.envs.phone.generated.app import app_class
 from mobilerl.envs.phone.keyboard import DELETE, ENTER, key_at, keyboard_top
 from mobilerl.envs.phone.languages import current
@@ -63,16 +64,24 @@ class Phone(Host):
         self.invalidate()
 
     def reset(
-        self, seed: int, popup_rate: float = 0.0, generated: Sequence[int] = (), languages: Sequence[str] = ("en",)
+        self,
+        seed: int,
+        popup_rate: float = 0.0,
+        generated: Sequence[int | str] = (),
+        languages: Sequence[str] = ("en",),
     ) -> None:
         """A used phone at its home screen. `popup_rate` is the chance that an episode is disturbed by a pop-up.
 
-        With numbers of `generated` apps, these are on the phone in the place of all others but the launcher. The seed
-        chooses the one of the `languages` that is shown.
+        With numbers of `generated` apps, or names of EXTRA_APPS, these are on the phone in the place of all others but
+        the launcher. The seed chooses the one of the `languages` that is shown.
         """
         self._set_up(languages, seed)
         self.popup = self.panel = None
-        classes = (self._classes[0], *map(app_class, generated)) if generated else self._classes
+        classes = (
+            (self._classes[0], *(EXTRA_APPS.get(str(n)) or app_class(int(n)) for n in generated))
+            if generated
+            else self._classes
+        )
         self.apps = {cls.package: cls(self) for cls in classes}
         for app in self.apps.values():
             app.populate(random.Random(f"{seed}/{app.package}"))

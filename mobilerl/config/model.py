@@ -72,6 +72,31 @@ class AgentSection(Section):
         return self
 
 
+class TinySection(Section):
+    """Size of the tiny model that SFT makes where `model` is empty."""
+
+    hidden: Positive = 128
+    """Hidden size of the language model; a multiple of 8 times `heads`."""
+    layers: Positive = 4
+    """Number of its layers."""
+    heads: Positive = 4
+    """Number of its attention heads."""
+    vision_hidden: Positive = 32
+    """Hidden size of the vision tower; a multiple of 8."""
+    vision_layers: Positive = 1
+    """Number of its layers."""
+    max_pixels: Positive = 8 * 28 * 28
+    """Maximum number of pixels of a screenshot, of which 28 x 28 become one token."""
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> TinySection:
+        if self.hidden % (8 * self.heads):
+            raise ValueError(f"tiny.hidden must be a multiple of 8 x tiny.heads = {8 * self.heads}")
+        if self.vision_hidden % 8:
+            raise ValueError("tiny.vision_hidden must be a multiple of 8")
+        return self
+
+
 class EngineSection(Section):
     """The engine, which holds the weights, trains them, and samples from them."""
 

@@ -14,7 +14,7 @@ from mobilerl.config.algorithms import AdaGRPOSection, AnyAlgorithm, algorithm_s
 from mobilerl.config.devices import FleetSection, PhoneSection
 from mobilerl.config.judge import JudgeSection
 from mobilerl.config.marks import EVAL_PLUGIN, RESUMABLE, WEB, OnlyWith, Resumable, UsedBy
-from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, VllmSection
+from mobilerl.config.model import AgentSection, ClusterSection, EngineSection, TinySection, VllmSection
 from mobilerl.config.reachagent import DpoSection, PagesSection
 from mobilerl.config.suite import OWN as SUITES
 from mobilerl.config.suite import PhoneSuiteSection, SuiteSection, suite_sections
@@ -29,6 +29,7 @@ from mobilerl.config.training import (
 )
 from mobilerl.config.types import Section, union_of
 
+TRAINS_FROM_SCRATCH = UsedBy(("sft",))
 PAGES, ENGINES = UsedBy(("pages",)), UsedBy(("train", "pages"))
 TRAININGS = UsedBy(("train", "sft", "pages"))
 SFT = UsedBy(("sft", "pages", "eval sim", "eval generated"))
@@ -48,6 +49,7 @@ class Recipe(Section):
     phone: PhoneSection = PhoneSection()
     fleet: Annotated[FleetSection, FLEET, RESUMABLE] = FleetSection()
     agent: AgentSection = AgentSection()
+    tiny: Annotated[TinySection, TRAINS_FROM_SCRATCH] = TinySection()
     engine: EngineSection = EngineSection()
     vllm: Annotated[VllmSection, TRAININGS, VLLM] = VllmSection()
     cluster: Annotated[ClusterSection, ENGINES, VERL, RESUMABLE] = ClusterSection()

@@ -34,7 +34,6 @@ REMOVED = {
     "rollout.max_retries": ((3,), "an episode is repeated three times after device failures"),
     "suite.free_reward": ((False,), "tasks that are solved from the start teach nothing, and are left out"),
     "suite.seed": ((1000,), "AndroidWorld's training tasks are those of seed 1000"),
-    "tiny": (({"hidden": 128},), "the hidden size of a tiny model is 128"),
     "tracking.alerts": ((True, False), "wandb sends alerts if your account there asks for them"),
     "tracking.trackio": ((False,), "use tracking.wandb or tracking.tensorboard"),
     "train.max_skipped_steps": ((3,), "three skipped optimizer steps in a row end the training"),

@@ -119,6 +119,9 @@ class SftSection(Section):
     are skipped if a checkpoint is given. In the stages of a tiny model, a tenth of the samples are of this kind."""
     goal_samples: Annotated[Count, OnlyWith({"suite.type": ("generated", "phone")})] = 0
     """Number of goal samples, which have no screens, for a tiny model; 0 for none."""
+    seeing_samples: Annotated[Count, OnlyWith({"agent.screenshots": ANY})] = 0
+    """Number of demonstrated screenshots of seeing pre-training, for the vision tower of a tiny model from scratch; 0
+    for none."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations, in addition to those of the suite's experts."""
     stage1_epochs: Rate = 1.0

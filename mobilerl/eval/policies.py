@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from mobilerl.config import ConfigError, Recipe
 from mobilerl.engines.registry import make_engine
 from mobilerl.eval.agents import scripted_actor
+from mobilerl.eval.shuffled import ShuffledScreens
 from mobilerl.inference.engine_policy import LATE_WAIT_S, EnginePolicy
 from mobilerl.models.hub import find_model
 from mobilerl.models.text_models import check_screenshots
@@ -93,8 +94,10 @@ def model_policy(
     temperature: float,
     seed: int = SEED,
     max_wait_s: float | None = None,
+    shuffle_screens: bool = False,
 ) -> EvalPolicy:
-    """Makes the recipe's agent with a `resolved_model`. `temperature` 0 is greedy; see `EnginePolicy` for `max_wait_s`.
+    """Makes the recipe's agent with a `resolved_model`. `temperature` 0 is greedy; see `EnginePolicy` for `max_wait_s`,
+    and `ShuffledScreens` for `shuffle_screens`, which only a checkpoint can have.
 
     Raises ConfigError if the model cannot be used; a server gets a test request.
     """
@@ -119,7 +122,7 @@ def model_policy(
     def expect_all(collector: Collector) -> None:
         policy.expect(lambda: collector.playing)
 
-    actor = ModelActor(policy, context, sampling)
+    actor = ModelActor(ShuffledScreens(policy, seed) if shuffle_screens else policy, context, sampling)
     return EvalPolicy(actor, checkpoint_protocol(folder), expect_all, policy.check_batch)
 
 

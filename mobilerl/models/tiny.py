@@ -53,6 +53,8 @@ GRAMMAR = (
 """Parts of the response format that are single tokens."""
 MARKS = 40
 ROPE_THETA = 1e6
+VISION_BRANCH = 0.3
+"""Factor on the initial outputs of the vision tower's attention and MLPs."""
 WORD_MARK = "▁"
 SPACE = "␣"
 """A space that is not between two words."""
@@ -129,7 +131,7 @@ def _fast(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def build_model(
-    tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, heads: int, vision_hidden: int
+    tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, heads: int, vision_hidden: int, vision_layers: int = 1
 ) -> Qwen2_5_VLForConditionalGeneration:
     """Random weights scaled by 1 / sqrt(hidden), since narrow models train slowly with Hugging Face's default of 0.02.
 
@@ -157,12 +159,12 @@ def build_model(
             "pad_token_id": tokenizer.pad_token_id,
         },
         vision_config={
-            "depth": 1,
+            "depth": vision_layers,
             "hidden_size": vision_hidden,
             "intermediate_size": 2 * vision_hidden,
             "num_heads": 2,
             "out_hidden_size": hidden,
-            "fullatt_block_indexes": [0],
+            "fullatt_block_indexes": list(range(vision_layers)),
         },
         image_token_id=ids("<|image_pad|>"),
         video_token_id=ids("<|video_pad|>"),
@@ -173,7 +175,24 @@ def build_model(
     model = Qwen2_5_VLForConditionalGeneration(config)
     _relate_forms(model, tokenizer)
     init_induction_heads(model)
+    _scale_vision(model)
     return model
+
+
+@torch.no_grad()
+def _scale_vision(model: Qwen2_5_VLForConditionalGeneration) -> None:
+    """Draws the vision tower's weights anew at a scale of 1 / sqrt(inputs).
+
+    With Hugging Face's default its tokens would hardly differ from each other, and be small beside those of words.
+    """
+    tower = model.model.visual
+    for weight in tower.parameters():
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, std=weight[0].numel() ** -0.5)
+    tower.merger.mlp[2].weight.mul_(2 * model.config.text_config.hidden_size**-0.5)
+    for block in tower.blocks:
+        block.attn.proj.weight.mul_(VISION_BRANCH)
+        block.mlp.down_proj.weight.mul_(VISION_BRANCH)
 
 
 @torch.no_grad()
@@ -199,11 +218,12 @@ def create(
     layers: int = 4,
     heads: int = 4,
     vision_hidden: int = 32,
+    vision_layers: int = 1,
     max_pixels: int = 8 * 28 * 28,
 ) -> None:
     """Writes an untrained checkpoint folder that Hugging Face can load."""
     tokenizer = build_word_tokenizer(corpus)
-    model = build_model(tokenizer, hidden, layers, heads, vision_hidden)
+    model = build_model(tokenizer, hidden, layers, heads, vision_hidden, vision_layers)
     # Passed as `size`, since with min_pixels and max_pixels the class would change its defaults for the whole process.
     processor = Qwen2VLImageProcessorPil(size={"shortest_edge": 4 * 28 * 28, "longest_edge": max_pixels})
     model.save_pretrained(path)

@@ -102,6 +102,7 @@ class PlanCommand(EvalCommand):
         fewer = min(self.instances, PASS_K_INSTANCES)
         said = f", of {fewer} instances unless --instances says more" if with_seeds and fewer > 1 else ""
         option("--pass-k", type=int, metavar="K", help=f"K episodes per instance at temperature 1{said}")
+        option("--shuffle-screens", action="store_true", help="control: give prompts the screens of other episodes")
         option("--replace", action="store_true", help="replace results of other settings or another model in --out")
         option("--keep", action="store_true", help="keep every episode with its screens, for the viewer")
 
@@ -133,7 +134,13 @@ class PlanCommand(EvalCommand):
             amounts = {"trials": args.pass_k, "instances": fewer, "temperature": 1.0}
         amounts = {name: amount for name, amount in amounts.items() if name in self.plan.model_fields}
         amounts |= {name: getattr(args, name) for name in amounts if getattr(args, name) is not None}
-        fields = {"suite": self.name, "templates": args.template, **amounts, **self.fields(args)}
+        fields = {
+            "suite": self.name,
+            "templates": args.template,
+            "shuffle_screens": args.shuffle_screens,
+            **amounts,
+            **self.fields(args),
+        }
         return validate(self.plan, fields, "command line", flags=fields)
 
     def fields(self, args: argparse.Namespace) -> dict[str, Any]:

@@ -61,7 +61,15 @@ def evaluate(
     cannot be used, and ValueError if test tasks are trained on.
     """
     model = resolved_model(agent, model, model_name)
-    make_policy = partial(model_policy, recipe, temperature=plan.temperature, max_wait_s=plan.max_wait_s)
+    if plan.shuffle_screens and (model is None or is_server(model) or not recipe.agent.screenshots):
+        raise ConfigError("--shuffle-screens needs a --model that is a checkpoint and sees screenshots")
+    make_policy = partial(
+        model_policy,
+        recipe,
+        temperature=plan.temperature,
+        max_wait_s=plan.max_wait_s,
+        shuffle_screens=plan.shuffle_screens,
+    )
     policy = make_policy(model, model_name) if is_server(model) else None
     who = policy.protocol if policy else checkpoint_protocol(Path(model)) if model is not None else {}
     tasks = plan.tasks(recipe)
@@ -69,6 +77,8 @@ def evaluate(
     protocol = {"mobilerl": __version__, "agent": agent, "seed": SEED} | plan.protocol(recipe)
     if who:
         protocol |= {**who, **agent_protocol(recipe, plan.temperature, leave_out={"deadline_s"}), "phones": phones}
+    if plan.shuffle_screens:
+        protocol["screenshots"] = "shuffled"
     if recipe.judge.url:
         from mobilerl.judge.judge import Judge, check_judge
 

@@ -36,6 +36,8 @@ class Plan(Section):
     """Sampling temperature; 0 is greedy."""
     templates: tuple[str, ...] = ()
     """Templates to evaluate on; empty for all."""
+    shuffle_screens: bool = False
+    """Show every prompt of a checkpoint the screenshots of another episode, as a control."""
 
     def tasks(self, recipe: Recipe) -> list[Task]:
         """Tasks to evaluate on, asked for first. Raises ConfigError if there are none."""

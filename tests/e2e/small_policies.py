@@ -31,6 +31,7 @@ from mobilerl.records.engine import Sampling
 from mobilerl.rollout.episode import EpisodeSettings
 from mobilerl.sft.demonstrations import demonstrations
 from mobilerl.sft.samples import ExpertStep, encode_all
+from mobilerl.sft.seeing import learn_to_see
 from mobilerl.sft.trainer import TrainingJob, train
 
 WIDTH, HEIGHT = 180, 360
@@ -66,14 +67,21 @@ def fine_tune(
     learning_rate: float = 3e-3,
     batch_size: int = 16,
     seed: int = 0,
+    max_pixels: int = 4 * 28 * 28,
+    seen: int = 0,
 ) -> Path:
-    """Trains a tiny model from scratch on `steps`; returns its checkpoint folder."""
+    """Trains a tiny model from scratch on `seen` of the screenshots of `steps`, and then on `steps`.
+
+    Returns its checkpoint folder.
+    """
     base, final = folder / "base", folder / "policy"
     context = make_context(agent)
     texts = [t for s in steps for t in (s.task.instruction, s.screen.render("marks"), s.observation.app)]
     torch.manual_seed(seed)
-    tiny.create(base, [*texts, GRAMMAR], hidden=hidden, layers=2, heads=2, vision_hidden=16, max_pixels=4 * 28 * 28)
+    tiny.create(base, [*texts, GRAMMAR], hidden=hidden, layers=2, heads=2, vision_hidden=16, max_pixels=max_pixels)
     codec = Codec.load(base)
+    if seen:
+        base = learn_to_see(base, folder / "seeing", codec, steps, seen, seed, lambda *_: None)
     job = TrainingJob(str(base), epochs, batch_size, learning_rate, seed=seed)
     trainer = train(job, codec, list(encode_all(steps, context, codec)), folder / "log")
     save_model(trainer.model, codec, final)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -10,9 +11,12 @@ import pytest
 from small_policies import HEIGHT, WIDTH, demonstrate, fine_tune, sampled, success_rate, tiny_agent, with_mistakes
 
 from mobilerl.config import load_recipe
-from mobilerl.envs.base import Action, Finish
+from mobilerl.engines.local import LocalEngine, LocalSettings
+from mobilerl.envs.base import Action, Finish, Tap
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.policy.actions import candidates
+from mobilerl.policy.context import make_context
+from mobilerl.records.engine import Request, Sampling
 from mobilerl.sft.samples import ExpertStep
 from mobilerl.training.checkpoint import latest
 from mobilerl.training.online import train
@@ -33,6 +37,29 @@ def test_a_policy_overfits_ten_tasks(tmp_path):
     tasks = [suite.make_task(name, 0) for name in TEN]
     path = fine_tune(tmp_path, agent, demonstrate(tasks), 40, hidden=64, learning_rate=2e-3, batch_size=8)
     assert success_rate(sampled(path, agent, tasks, 1, temperature=0.0)) >= 0.9
+
+
+def test_a_policy_that_sees_pixels_only_touches_what_the_screen_shows(tmp_path):
+    """One goal on six phones, on which the red tile is in different places: others' screens lead it astray."""
+    agent = tiny_agent(screenshots=1, screen_style="none", grounding="point", history_steps=0)
+    made = [suite.make_task("BoardColor", seed) for seed in range(6)]
+    tasks = [replace(t, instruction="Turn on the red tile", params={**t.params, "color": "red"}) for t in made]
+    taps = [step for step in demonstrate(tasks) if isinstance(step.action, Tap)]
+    path = fine_tune(tmp_path, agent, taps, 240, 64, 3e-3, batch_size=6, max_pixels=112 * 224, seen=2400)
+    engine, context = LocalEngine(path, LocalSettings()), make_context(agent)
+
+    def touched(shift: int) -> list[Action]:
+        """What it does with the screen of the phone `shift` places on."""
+        requests = []
+        for i, step in enumerate(taps):
+            images = (taps[(i + shift) % len(taps)].observation.screenshot,)
+            prompt = engine.codec.encode(step.messages(context)[0], images)
+            requests.append(Request(prompt, images, Sampling(0.0, agent.max_new_tokens, context.stop)))
+        return [context.parse(done.text, taps[0].screen).action for done in engine.generate(requests)]
+
+    wanted = [step.action for step in taps]
+    assert len(set(wanted)) >= 3 and touched(0) == wanted
+    assert touched(1) == [*wanted[1:], wanted[0]]
 
 
 def anything(step: ExpertStep, rng: random.Random) -> Action:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from mobilerl.envs.phone.app import App
+from mobilerl.envs.phone.apps.board import Board
 from mobilerl.envs.phone.apps.calculator import Calculator
 from mobilerl.envs.phone.apps.calendar_app import Calendar
 from mobilerl.envs.phone.apps.clock import Clock
@@ -47,6 +48,8 @@ def _apps() -> list[type[App]]:
     return list(found.values())
 
 
+EXTRA_APPS: dict[str, type[App]] = {Board.authority: Board}
+"""Apps that are only on the phones of tasks that ask for them (`sim reset --apps NAME`)."""
 APPS: Sequence[type[App]] = LazyList(_apps)
 APP_NAMES: Mapping[str, str] = LazyDict(lambda: {app.label: app.package for app in APPS})
 """Name under the icon -> package."""

@@ -131,6 +131,8 @@ class Template:
     """Whether the SFT demonstrations show it."""
     split: ClassVar[Literal["train", "dev", "test"]] = "train"
     """`dev`, `test`: never trained on; `dev` is for choosing settings, `test` for results."""
+    installed: ClassVar[str] = ""
+    """The app that is on the phone in the place of all others, if it is one of `EXTRA_APPS`."""
     feasible: ClassVar[bool]
     """Set from `answer`."""
     language: Language = ENGLISH

@@ -10,6 +10,7 @@ from importlib import import_module
 from operator import attrgetter
 from types import ModuleType
 
+from mobilerl.envs.phone.tasks import board
 from mobilerl.envs.phone.tasks.base import Template
 from mobilerl.envs.plugins import LazyDict, with_plugins
 
@@ -34,3 +35,5 @@ def _all() -> dict[str, type[Template]]:
 
 
 TEMPLATES: Mapping[str, type[Template]] = LazyDict(_all)
+ONLY_NAMED: Mapping[str, type[Template]] = {cls.__name__: cls for cls in _defined_in(board)}
+"""Templates that are used only where `tasks.templates` or `--template` names them."""

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import combinations
 from typing import Any, Literal, get_args
 
 from mobilerl.envs.base import Task
-from mobilerl.envs.phone.apps.catalogue import APP_NAMES
+from mobilerl.envs.phone.apps.catalogue import APP_NAMES, EXTRA_APPS
+from mobilerl.envs.phone.apps.launcher import Launcher
 from mobilerl.envs.phone.tasks.base import Template
-from mobilerl.envs.phone.tasks.catalogue import TEMPLATES
+from mobilerl.envs.phone.tasks.catalogue import ONLY_NAMED, TEMPLATES
 
 SUITE = "sim"
 Split = Literal["train", "dev", "test"]
@@ -42,9 +43,14 @@ def templates(split: str = "all", demo: bool | None = None) -> tuple[type[Templa
     return tuple(t for t in TEMPLATES.values() if split in ("all", t.split) and (demo is None or t.demo == demo))
 
 
+def is_template(name: str) -> bool:
+    """Whether there is a template of this name, ONLY_NAMED included."""
+    return name in ONLY_NAMED or name in TEMPLATES
+
+
 def template(name: str) -> type[Template]:
     try:
-        return TEMPLATES[name]
+        return ONLY_NAMED.get(name) or TEMPLATES[name]
     except KeyError:
         raise KeyError(f"no task template is called {name!r}; `mobilerl eval sim --list` shows them all") from None
 
@@ -125,23 +131,34 @@ def open_task(task: Task) -> Template:
 
 def reset_options(task: Task) -> tuple[str, ...]:
     """Options of `sim reset` that bring a phone into the task's first state, before `Template.setup`."""
-    return ("--seed", str(phone_seed(task)))
+    installed = template(task.template).installed
+    return ("--seed", str(phone_seed(task)), *(("--apps", installed) if installed else ()))
 
 
 def app_names(task: Task) -> Mapping[str, str]:
     """Name under the icon -> package."""
-    return APP_NAMES
+    installed = template(task.template).installed
+    return {app.label: app.package for app in (Launcher, EXTRA_APPS[installed])} if installed else APP_NAMES
 
 
-def train_tasks(per_template: int, demo: bool | None = None, first_seed: int = 0) -> list[Task]:
-    """Training instances of the training templates."""
-    names = [t.__name__ for t in templates("train", demo)]
+def train_tasks(
+    per_template: int, demo: bool | None = None, first_seed: int = 0, chosen: Sequence[str] = ()
+) -> list[Task]:
+    """Training instances of the training templates, or of those among `chosen`, which may also be of ONLY_NAMED."""
+    names = _choose(templates("train", demo), chosen)
     return [make_task(n, first_seed + i) for n in names for i in range(per_template)]
 
 
-def held_out_tasks(per_template: int, split: Split = "test") -> list[Task]:
-    """Instances for "dev" or "test": of the training templates and of those that this split has for itself."""
-    names = [t.__name__ for t in (*templates("train"), *templates(split))]
+def _choose(listed: Iterable[type[Template]], chosen: Sequence[str]) -> list[str]:
+    """Names of the `listed` templates, or of those among `chosen`, which may also be of ONLY_NAMED."""
+    names = [t.__name__ for t in listed]
+    return [n for n in (*names, *ONLY_NAMED) if n in chosen] if chosen else names
+
+
+def held_out_tasks(per_template: int, split: Split = "test", chosen: Sequence[str] = ()) -> list[Task]:
+    """Instances for "dev" or "test": of the training templates and of those that this split has for itself, or of those
+    among `chosen`, which may also be of ONLY_NAMED."""
+    names = _choose((*templates("train"), *templates(split)), chosen)
     return [make_task(n, FIRST_SEEDS[split] + i) for n in names for i in range(per_template)]
 
 

@@ -60,20 +60,26 @@ class SimPlan(PhonePlan):
 
     def tasks(self, recipe: Recipe) -> list[Task]:
         for name in self.templates:
-            if name not in suite.TEMPLATES:
+            if not suite.is_template(name):
                 raise ConfigError(f"no task template is called {name!r}; `mobilerl eval sim --list` shows them all")
         splits = suite.SPLITS if self.split == "all" else (self.split,)
-        tasks = [task for split in splits for task in _instances(split, self.instances)]
-        chosen = [task for task in tasks if not self.templates or task.template in self.templates]
-        if not chosen:
+        tasks = [task for split in splits for task in self._instances(split)]
+        if not tasks:
             raise ConfigError(
                 f"--split {self.split} has no tasks of {', '.join(self.templates)}; --split all has every template"
             )
-        return chosen
+        return tasks
+
+    def _instances(self, split: Split) -> list[Task]:
+        if split == "train":
+            return suite.train_tasks(self.instances, chosen=self.templates)
+        return suite.held_out_tasks(self.instances, split, self.templates)
 
     def guard(self, recipe: Recipe) -> dict[str, Any]:
-        trained = suite.train_tasks(max(recipe.tasks.per_template, recipe.sft.demos_per_template))
-        developed, tested = (suite.held_out_tasks(self.instances, split) for split in HELD_OUT)
+        trained = suite.train_tasks(
+            max(recipe.tasks.per_template, recipe.sft.demos_per_template), chosen=recipe.tasks.templates
+        )
+        developed, tested = (suite.held_out_tasks(self.instances, split, self.templates) for split in HELD_OUT)
         suite.check_no_leak(trained, developed, tested)
         counted = f"{len(trained)} training, {len(developed)} dev and {len(tested)} test instances"
         return {
@@ -95,7 +101,3 @@ class SimPlan(PhonePlan):
             results["per_task"] |= beside["per_task"]
             results[UNSEEN] = summary(beside)
         return results
-
-
-def _instances(split: Split, per_template: int) -> list[Task]:
-    return suite.train_tasks(per_template) if split == "train" else suite.held_out_tasks(per_template, split)

@@ -49,9 +49,9 @@ class PhoneSuite:
 
     def demonstrated(self, instances: range) -> list[Task]:
         """Tasks that are demonstrated for SFT: `instances` of each template."""
-        made, wanted = suite.train_tasks(len(instances), demo=True, first_seed=instances.start), self._tasks.templates
-        tasks = [task for task in made if not wanted or task.template in wanted]
-        suite.check_no_leak(tasks, suite.held_out_tasks(1, "dev"), suite.held_out_tasks(1))
+        chosen = self._tasks.templates
+        tasks = suite.train_tasks(len(instances), demo=True, first_seed=instances.start, chosen=chosen)
+        suite.check_no_leak(tasks, suite.held_out_tasks(1, "dev", chosen), suite.held_out_tasks(1, chosen=chosen))
         return tasks + self._generated(instances, demo=True)
 
     def wordings(self, count: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
@@ -120,17 +120,16 @@ def make_phones(
 
 def training_tasks(settings: TasksSection) -> list[Task]:
     """Training tasks, checked against the held-out ones. Raises ConfigError for an unknown template."""
-    known = {t.__name__ for t in suite.templates("train")}
-    for name in settings.templates:
-        if name not in known:
+    chosen = settings.templates
+    for name in chosen:
+        if not suite.is_template(name) or suite.template(name).split != "train":
             raise ConfigError(f"tasks.templates: the phone has no training template {name!r}")
-    wanted = settings.templates or sorted(known)
-    tasks = [t for t in suite.train_tasks(settings.per_template) if t.template in wanted]
-    suite.check_no_leak(tasks, suite.held_out_tasks(1, "dev"), suite.held_out_tasks(1))
+    tasks = suite.train_tasks(settings.per_template, chosen=chosen)
+    suite.check_no_leak(tasks, suite.held_out_tasks(1, "dev", chosen), suite.held_out_tasks(1, chosen=chosen))
     return tasks
 
 
 def is_held_out(task: Task) -> bool:
-    if task.template not in suite.TEMPLATES:
+    if not suite.is_template(task.template):
         raise ValueError(f"{task.id} is of an unknown template")
     return suite.is_held_out(task)

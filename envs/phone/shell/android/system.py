@@ -7,6 +7,7 @@ import struct
 from datetime import datetime
 
 from mobilerl.envs.phone import packages, render, xml_dump
+from mobilerl.envs.phone.apps.catalogue import EXTRA_APPS
 from mobilerl.envs.phone.languages import LANGUAGES, current
 from mobilerl.envs.phone.phone import Phone
 from mobilerl.envs.phone.shell import files
@@ -141,13 +142,17 @@ def screencap(phone: Phone, words: list[str]) -> bytes:
 
 def sim(phone: Phone, words: list[str]) -> str:
     """`sim reset --seed N --popups RATE` instantly resets an embedded phone; with `--apps`, to one with the generated
-    apps of these numbers; with `--languages`, to one in one of these languages."""
+    apps of these numbers or those of EXTRA_APPS; with `--languages`, to one in one of these languages."""
     if words[:1] != ["reset"]:
-        raise Failure("usage: sim reset [--seed N] [--popups RATE] [--apps NUMBER,...] [--languages CODE,...]", 2)
+        raise Failure("usage: sim reset [--seed N] [--popups RATE] [--apps NUMBER|NAME,...] [--languages CODE,...]", 2)
     rate = number(option(words, "--popups", "0"), "sim reset")
     if not 0 <= rate <= 1:
         raise Failure(f"sim reset: --popups is {rate}; give a chance between 0 and 1", 2)
-    apps = [int(number(word, "sim reset")) for word in option(words, "--apps", "").split(",") if word]
+    apps = [
+        word if word in EXTRA_APPS else int(number(word, "sim reset"))
+        for word in option(words, "--apps", "").split(",")
+        if word
+    ]
     languages = option(words, "--languages", "en").split(",")
     if unknown := [code for code in languages if code not in LANGUAGES]:
         raise Failure(f"sim reset: --languages has {unknown[0]!r}; choose from {', '.join(LANGUAGES)}", 2)
