@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from mobilerl.eval import stages
 from mobilerl.eval.report import UNSEEN, EpisodeResult, build_results, write_results
 from mobilerl.suites.plan import results_by_part, summary
+
+ROOT = Path(__file__).parents[2]
 
 
 def episodes(split: str, successes: int, first: int = 0) -> list[EpisodeResult]:
@@ -50,3 +53,8 @@ def test_stages_on_other_instances_are_not_compared(tmp_path):
     before, after = evaluate(tmp_path / "a", 1, 0, 3), evaluate(tmp_path / "b", 1, 0, 3, first=1)
     with pytest.raises(ValueError, match="other instances"):
         stages.gather({"a": before, "b": after})
+
+
+def test_the_published_table_is_that_of_the_published_figures():
+    page = (ROOT / "docs" / "results.md").read_text()
+    assert stages.markdown(json.loads((ROOT / "docs" / "stages.json").read_text())) in page
