@@ -90,8 +90,10 @@ class SftRun(StageTrainer):
         """Seeing pre-training, if the recipe asks for it and the model is trained from scratch."""
         wanted = self.recipe.agent.screenshots and not self.recipe.model
         count = self.recipe.sft.seeing_samples if wanted else 0
-        if not count or (made := self.find_finished("seeing")):
-            return made if count else base
+        if not count:
+            return base
+        if made := self.find_finished("seeing"):
+            return made
         codec = Codec.load(base, self.recipe.engine.max_pixels)
         temporary = self.run_dir / ".seeing.tmp"
         began = time.monotonic()
