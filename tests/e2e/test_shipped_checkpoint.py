@@ -27,7 +27,7 @@ def test_it_knows_every_word_of_the_phone_and_of_generated_apps(tmp_path):
     recipe = load_recipe(FOLDER / "sft.toml")
     texts = SftData(recipe, tmp_path, make_context(recipe.agent), print).texts
     now = tiny.build_word_tokenizer(texts).backend_tokenizer
-    assert Tokenizer.from_file(str(CHECKPOINT / "tokenizer.json")).get_vocab().keys() == now.get_vocab().keys()
+    assert Tokenizer.from_file(str(CHECKPOINT / "tokenizer.json")).get_vocab().keys() >= now.get_vocab().keys()
 
 
 def test_it_was_made_with_the_settings_of_the_recipe():
