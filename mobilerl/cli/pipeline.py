@@ -146,7 +146,7 @@ class Pipeline:
         config = ["--config", table.evaluation] if table.evaluation else self._config_flags()
         recipe = load_recipe(config[1::2], () if table.evaluation else self.flags)
         if evaluate != "no" and is_evaluated(recipe):
-            for suite in evaluations(recipe):
+            for suite in self._evaluations(recipe):
                 results = self._evaluate(str(out / "final"), out / "eval" / suite, suite, config)
                 print_table({self.title: results})
         say(f"== checkpoint: {out / 'final'}")
@@ -166,12 +166,17 @@ class Pipeline:
         if evaluate != "no" and is_evaluated(recipe):
             trained = str(out / "final") if kind == "pages" else str(out)
             sampled = ("", "pass-k") if evaluate == "pass-k" else ("",)
-            for suite in evaluations(recipe):
+            for suite in self._evaluations(recipe):
                 print_table({k: v for how in sampled for k, v in self._both(model, trained, suite, how).items()})
                 say(f"== by task: {out / 'eval' / f'{suite}-after' / PRINT_OUT}")
         if kind == "pages":
             say(f"== page tasks: {out / 'eval' / 'pages.md'}")
         say(f"== report: {page_of(out)}")
+
+    def _evaluations(self, recipe: Recipe) -> tuple[str, ...]:
+        """The evaluations of the recipe; with templates in their flags, which are of one suite, the main one alone."""
+        names = evaluations(recipe)
+        return names[:1] if "--template" in self.eval_flags else names
 
     def _both(self, model: str, trained: str, suite: str, sampled: str) -> dict[str, Path]:
         """Results before and after the training, by the name of their row in the table."""

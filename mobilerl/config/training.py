@@ -22,7 +22,12 @@ class TasksSection(Section):
     """Templates to train on, and to demonstrate in SFT; empty for all of the training split."""
     generated_share: Annotated[float, Field(ge=0.0, lt=1.0), OnlyWith({"suite.type": ("phone",)})] = 0.0
     """Share of the phone's training tasks and demonstrations that are in generated apps instead, so that what was
-    learned there is not forgotten."""
+    learned there is not forgotten; with `templates`, which are the phone's, there are none."""
+
+    @property
+    def mixed_share(self) -> float:
+        """`generated_share`, or 0 with `templates`."""
+        return 0.0 if self.templates else self.generated_share
 
 
 class RolloutSection(Section):

@@ -85,7 +85,7 @@ def make_suite(recipe: Recipe) -> Suite:
 def evaluations(recipe: Recipe) -> tuple[str, ...]:
     """The NAME of each `mobilerl eval NAME` that tells what the recipe teaches, the main one first."""
     name = suite_name(type(recipe.suite))
-    return (name, "generated") if name == "sim" and recipe.tasks.generated_share else (name,)
+    return (name, "generated") if name == "sim" and recipe.tasks.mixed_share else (name,)
 
 
 def device_warnings(suite: Suite) -> list[str]:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SCREEN = f"--phone.width {WIDTH} --phone.height {HEIGHT} --fleet.count 8".split()
-SFT = """--sft.reading_samples 64 --sft.processes 0
+SFT = """--sft.reading_samples 64 --sft.goal_samples 64 --sft.processes 0
     --sft.demos_per_template 1 --sft.stage1_epochs 0.1
     --sft.stage2_rounds 2 --sft.stage2_epochs 0.1 --sft.batch_size 8 --agent.max_new_tokens 12"""
 TRAIN = """--tasks.per_template 1 --rollout.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2

@@ -43,7 +43,7 @@ class PhoneSuite:
         names, first = self._tasks.templates or [t.__name__ for t in suite.templates("train")], suite.DEVELOPMENT_SEEDS
         made = [suite.make_task(name, first + i) for name in names for i in range(per_template)]
         found = {"success_rate": made}
-        if self._tasks.generated_share:
+        if self._tasks.mixed_share:
             found["generated"] = generated.held_out_tasks(per_template, APPS, "dev", ("instances",))
         return found
 
@@ -56,7 +56,7 @@ class PhoneSuite:
 
     def wordings(self, count: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
         """`count` goals of training tasks in random order, each with the list of what it asks for."""
-        share, others = self._tasks.generated_share, generated.wordings(count, APPS, rng)  # made as they are taken
+        share, others = self._tasks.mixed_share, generated.wordings(count, APPS, rng)  # made as they are taken
         names = self._tasks.templates or [t.__name__ for t in suite.templates("train")]
         for _ in range(count):
             if rng.random() < share:
@@ -67,10 +67,9 @@ class PhoneSuite:
 
     def _generated(self, instances: range, demo: bool | None = None) -> list[Task]:
         """Generated tasks: as many beside these `instances` of every template of the phone as the share says."""
-        if not (share := self._tasks.generated_share):
+        if not (share := self._tasks.mixed_share):
             return []
-        templates = self._tasks.templates or suite.templates("train", demo)
-        each = len(templates) * share / (1 - share) / len(generated.TEMPLATES)
+        each = len(suite.templates("train", demo)) * share / (1 - share) / len(generated.TEMPLATES)
         first = generated.DEMONSTRATION_SEEDS if demo else 0
         begin, end = round(instances.start * each), round(instances.stop * each)
         return generated.train_tasks(end - begin, APPS, first_seed=first + begin)
