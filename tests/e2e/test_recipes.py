@@ -28,7 +28,7 @@ SFT = """--sft.reading_samples 64 --sft.goal_samples 64 --sft.processes 0
     --sft.stage2_rounds 2 --sft.stage2_epochs 0.1 --sft.batch_size 8 --agent.max_new_tokens 12"""
 TRAIN = """--tasks.per_template 1 --rollout.tasks_per_iteration 4 --algorithm.group_size 2 --train.iterations 2
     --algorithm.mini_batch_size 64 --train.trajectories_every 1 --eval.every 0 --tracking.tensorboard true"""
-EVAL = """--instances 2 --template MusicPause --template MusicAddToPlaylist"""
+EVAL = """--instances 2 --template MusicPause --template NotesRename"""
 SFT, TRAIN, EVAL = ([*SCREEN, *words.split()] for words in (SFT, TRAIN, EVAL))
 METRICS = """iteration time_s rollout/success_rate rollout/trajectories_per_min rollout/env_utilization
     rollout/episode_len rollout/invalid_rate rollout/infra_errors train/loss train/kl train/grad_norm train/clip_frac
@@ -75,7 +75,7 @@ def check_results(path: Path, trials: int, temperature: float) -> None:
     assert results["suite"] == "sim" and results["protocol"]["temperature"] == temperature
     low, high = results["ci95"]
     assert 0 <= low <= results["success_rate"] <= high <= 1
-    assert set(results["per_task"]) == {"MusicPause", "MusicAddToPlaylist"}
+    assert set(results["per_task"]) == {"MusicPause", "NotesRename"}
     assert all(task["trials"] == trials and task["errors"] == 0 for task in results["per_task"].values())
     assert (path.parent / "print-out.txt").read_text().strip()
 

@@ -65,7 +65,7 @@ def test_an_app_with_its_task_a_suite_and_an_algorithm_of_another_package(site, 
     )
     assert done.returncode == 0, done.stderr
     results = json.loads((out / "results.json").read_text())
-    assert (results["success_rate"], results["trials"]) == (1.0, 4) and list(results["per_task"]) == ["RadioPlay"]
+    assert (results["success_rate"], results["trials"]) == (1.0, 6) and list(results["per_task"]) == ["RadioPlay"]
     tiny.create(tmp_path / "model", ["count to more less"], hidden=32, layers=1, heads=2, vision_hidden=16)
     (tmp_path / "mine.toml").write_text('[algorithm]\ntype = "rloo"\nscale = 2.0\ndynamic_sampling = false\n')
     words = f"""train --config {tmp_path}/mine.toml --model {tmp_path}/model --run-dir {tmp_path}/run
