@@ -104,7 +104,7 @@ def test_an_interrupted_evaluation_goes_on_with_the_same_command(tmp_path, capsy
 
 
 def test_a_leak_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite, "train_tasks", lambda n: suite.held_out_tasks(n))
+    monkeypatch.setattr(suite, "train_tasks", lambda n, **_: suite.held_out_tasks(n))
     with pytest.raises(ValueError, match="leak"):
         evaluation.evaluate(load_recipe(None), SimPlan(), "noop", None, tmp_path)
     assert not (tmp_path / "results.json").exists()
