@@ -60,7 +60,7 @@ class ResponseHead(torch.nn.Linear):
 
 
 _asked: ContextVar[Targets | None] = ContextVar("asked", default=None)
-"""Of this thread, as another one may sample from the same model."""
+"""One value per thread, since another thread may sample from the same model."""
 
 
 @contextmanager

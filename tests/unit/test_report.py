@@ -94,7 +94,7 @@ def test_other_instances_and_other_suites_are_not_compared():
 
 def test_intervals_of_several_seeds_are_over_seeds_and_templates():
     def seed(*successes: int) -> dict:
-        """Of templates a, b, c with two instances each, of which so many succeed."""
+        """Results of two instances of each of the templates a, b and c, with this number of successes each."""
         made = [episode(f"{t}-{i}", success=i < n) for t, n in zip("abc", successes, strict=True) for i in range(2)]
         return build_results("sim", {}, made)
 
