@@ -17,11 +17,12 @@ def announce(
     recipe: Recipe, run_dir: Path, tasks: Sequence[Task], devices: Devices | Sequence[MobileEnv] | None
 ) -> None:
     """Prints what a run is about to do. `devices` are the suite's own, if any."""
+    different, templates = ({getattr(task, name) for task in tasks} for name in ("id", "template"))
     header(
         {
             "model": recipe.model,
             "algorithm": f"{recipe.algorithm.type}, engine {recipe.engine.type}",
-            "suite": f"{recipe.suite.type}, {len(tasks)} tasks of {len({task.template for task in tasks})} templates",
+            "suite": f"{recipe.suite.type}, {len(different)} tasks of {len(templates)} templates",
             "devices": describe_devices(recipe, devices),
             "run": run_dir,
         }

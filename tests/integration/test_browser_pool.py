@@ -22,7 +22,11 @@ pytestmark = needs_miniwob
 NAMES = ("click-test", "click-button", "enter-text", "focus-text-2", "click-tab", "click-dialog")
 
 
-async def kill(chromium: Chromium, pages: int, rng: random.Random) -> None:
+OF_THE_BROWSER = 0.1
+"""Fraction of kills that are of all of Chromium."""
+
+
+async def kill(chromium: Chromium, rng: random.Random) -> None:
     """Kills a page's process, or now and then all of Chromium."""
     browser = chromium._browser
     if browser is None or not browser.is_connected():
@@ -30,7 +34,7 @@ async def kill(chromium: Chromium, pages: int, rng: random.Random) -> None:
     try:
         async with asyncio.timeout(5):
             session = await browser.new_browser_cdp_session()
-            if rng.random() < 1 / pages:
+            if rng.random() < OF_THE_BROWSER:
                 await session.send("Browser.crash")
             elif browser.contexts and (tabs := rng.choice(browser.contexts).pages):
                 await (await tabs[0].context.new_cdp_session(tabs[0])).send("Page.crash")
@@ -39,13 +43,13 @@ async def kill(chromium: Chromium, pages: int, rng: random.Random) -> None:
 
 
 @asynccontextmanager
-async def killing(chromium: Chromium, pages: int, every_s: float) -> AsyncIterator[list[int]]:
+async def killing(chromium: Chromium, every_s: float) -> AsyncIterator[list[int]]:
     rng, count = random.Random(1), [0]
 
     async def go_on() -> None:
         while True:
             await asyncio.sleep(every_s * rng.uniform(0.5, 1.5))
-            await kill(chromium, pages, rng)
+            await kill(chromium, rng)
             count[0] += 1
 
     task = asyncio.create_task(go_on())
@@ -61,7 +65,7 @@ async def play(pages: int, groups: int, every_s: float, size: int = 2) -> tuple[
     provider = BrowserProvider(range(pages), chromium, lambda name, page: MiniWoBEnv(name, page, screenshots=False))
     pool = DevicePool(provider, PoolSettings(pages, quarantine_s=0.5, quarantine_max_s=2.0))
     settings = CollectorSettings(group_size=size, max_retries=30, min_group=1.0)
-    async with Collector(pool, OracleActor(), settings) as collector, killing(chromium, pages, every_s) as killed:
+    async with Collector(pool, OracleActor(), settings) as collector, killing(chromium, every_s) as killed:
         tasks = [make_task(NAMES[i % len(NAMES)], "train", i) for i in range(groups)]
         found = await collector.collect(tasks, "g")
     return collector, [t.reward for group in found for t in group.trajectories], killed[0], chromium.starts

@@ -202,7 +202,7 @@ async def play_while_killed(wanted: Sequence[Task]) -> tuple[Collector, dict[str
     pool = DevicePool(provider, PoolSettings(PAGES, quarantine_s=0.5, quarantine_max_s=2.0))
     settings = CollectorSettings(group_size=2, max_retries=30, min_group=1.0)
     rewards: dict[str, list[float]] = {task.id: [] for task in wanted}
-    async with Collector(pool, ScriptActor(), settings) as collector, killing(chromium, PAGES, 12.0) as killed:
+    async with Collector(pool, ScriptActor(), settings) as collector, killing(chromium, 12.0) as killed:
         groups = await collector.collect([wanted[i % len(wanted)] for i in range(EPISODES // 2)], "g")
     for group in groups:
         rewards[group.task.id] += [t.reward for t in group.trajectories]

@@ -14,12 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from made_groups import make_group, make_task
 from scripted_env import ScriptedActor, ScriptedEnv, run
 
-from mobilerl.config import ConfigError, CurriculumSection, TasksSection
+from mobilerl.config import ConfigError, CurriculumSection, TasksSection, load_recipe
 from mobilerl.config.algorithms.adagrpo import FailureCurriculumSection
 from mobilerl.envs.base import InfraError
 from mobilerl.envs.phone.tasks import suite
 from mobilerl.records import Cause, LostGroup
 from mobilerl.rollout.collector import Collector, CollectorSettings
+from mobilerl.suites.phone import training
 from mobilerl.suites.phone.training import training_tasks
 from mobilerl.training.source import AsyncSource, SynchronousSource
 from mobilerl.training.tasks import TaskSampler
@@ -244,3 +245,13 @@ def test_a_run_continues_with_the_other_tasks_and_ends_without_any(ahead):
     assert tried["s/c"] <= 4 and tried["s/a"] <= 2 * 5, "three groups, and those that were in flight"
     with pytest.raises(InfraError, match="s/b: reset raised; s/a: .*s/a: reset raised"):
         play([Choosy("d0", a="task", b="free")], by_name("ab"), ahead)
+
+
+def test_few_generated_tasks_are_repeated_for_their_share_of_the_mixture(monkeypatch):
+    monkeypatch.setattr(training, "GENERATED", 2)
+    flags = ["--tasks.generated_share", "0.25", "--tasks.per_template", "40"]
+    tasks, _ = training.make(load_recipe(None, flags)).open()
+    different = {task.id: task.template for task in tasks if task.suite == "generated"}
+    assert set(Counter(different.values()).values()) == {2}
+    drawn = sampler(tasks).sample(2000, random.Random(0))
+    assert sum(task.suite == "generated" for task in drawn) / 2000 == pytest.approx(0.25, abs=0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import cycle, islice
 from pathlib import Path
 
 from mobilerl.config import ConfigError, PhoneSection, Recipe, TasksSection
@@ -16,6 +17,8 @@ from mobilerl.envs.phone.tasks import suite
 
 APPS = 2048
 """Number of generated apps to train on beside the phone's own."""
+GENERATED = 150
+"""Largest number of generated tasks per template for online training, since each takes some 10 ms to make."""
 
 
 class PhoneSuite:
@@ -32,7 +35,7 @@ class PhoneSuite:
         _ = self._training
 
     def open(self, run_dir: Path | None = None) -> tuple[list[Task], None]:
-        return self._training + self._generated(range(self._tasks.per_template)), None
+        return self._training + self._mixed_in(), None
 
     @cached_property
     def _training(self) -> list[Task]:
@@ -52,7 +55,8 @@ class PhoneSuite:
         chosen = self._tasks.templates
         tasks = suite.train_tasks(len(instances), demo=True, first_seed=instances.start, chosen=chosen)
         suite.check_no_leak(tasks, suite.held_out_tasks(1, "dev", chosen), suite.held_out_tasks(1, chosen=chosen))
-        return tasks + self._generated(instances, demo=True)
+        begin, end = (self._generated_of(n, demo=True) for n in (instances.start, instances.stop))
+        return tasks + generated.train_tasks(end - begin, APPS, first_seed=generated.DEMONSTRATION_SEEDS + begin)
 
     def wordings(self, count: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
         """`count` goals of training tasks in random order, each with the list of what it asks for."""
@@ -65,14 +69,16 @@ class PhoneSuite:
                 task = suite.make_task(rng.choice(names), rng.randrange(suite.HELD_OUT_SEEDS))
                 yield task.instruction, [suite.open_task(task).purpose]
 
-    def _generated(self, instances: range, demo: bool | None = None) -> list[Task]:
-        """Generated tasks: as many beside these `instances` of every template of the phone as the share says."""
-        if not (share := self._tasks.mixed_share):
-            return []
-        each = len(suite.templates("train", demo)) * share / (1 - share) / len(generated.TEMPLATES)
-        first = generated.DEMONSTRATION_SEEDS if demo else 0
-        begin, end = round(instances.start * each), round(instances.stop * each)
-        return generated.train_tasks(end - begin, APPS, first_seed=first + begin)
+    def _mixed_in(self) -> list[Task]:
+        """Generated tasks of online training, repeated for their share, since tasks are sampled by their number."""
+        each = self._generated_of(self._tasks.per_template)
+        made = (generated.train_tasks(min(each, GENERATED), APPS, [name]) for name in generated.TEMPLATES)
+        return [task for tasks in made for task in islice(cycle(tasks), each)]
+
+    def _generated_of(self, instances: int, demo: bool | None = None) -> int:
+        """Number of tasks of each generated template beside these `instances` of every template of the phone."""
+        share = self._tasks.mixed_share
+        return round(instances * len(suite.templates("train", demo)) * share / (1 - share) / len(generated.TEMPLATES))
 
     def env_factory(self) -> Callable[..., MobileEnv]:
         def make(device_id: str, transport: Transport) -> PhoneEnv:
