@@ -85,12 +85,13 @@ class MiniWoBEnv(PageEnv):
 
     async def reset(self, task: Task) -> Observation:
         self._task = None
+        again = self._ended == task.template and task.template not in RELOADED
+        self._ended = ""  # first, since a page that fails to open may show the new task all the same
         try:
-            if self._ended == task.template and task.template not in RELOADED:
+            if again:
                 await self.page.begin()
             else:
                 await self.page.open(f"http://{HOST}/miniwob/{task.template}.html")
-            self._ended = ""
             self._episodes += 1
             episode = f"{self.device_id}/{self._episodes}"
             self.instruction = await self.page.run(BEGIN, [task.seed, task.params["mode"], LONGEST_MS, episode])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mobilerl.envs.base import Enter, Finish, Tap, Task, Wait
+from mobilerl.envs.base import Enter, Finish, InfraError, Tap, Task, Wait
 from mobilerl.envs.miniwob.env import MiniWoBEnv, web
 from mobilerl.envs.miniwob.tasks import make_task, mobile_templates, templates
 from mobilerl.policy.screen import parse_screen
@@ -80,6 +80,21 @@ async def test_a_page_that_has_ended_an_episode_starts_the_next_one_as_a_new_pag
         await env.step(Finish())
         await env.reset(make_task(name, "train", 7))
         assert not await kept()  # the page had not ended the episode before
+
+
+async def test_a_page_that_fails_after_it_has_opened_another_task_is_not_taken_for_the_one_before(env, monkeypatch):
+    await solve(env, make_task("click-test", "train", 7))
+    opened = env.page.open
+
+    async def fail(url: str) -> None:
+        await opened(url)
+        raise InfraError("no answer")
+
+    with monkeypatch.context() as patched, pytest.raises(InfraError, match="no answer"):
+        patched.setattr(env.page, "open", fail)
+        await env.reset(make_task("click-dialog", "train", 7))
+    await solve(env, make_task("click-test", "train", 8))
+    assert env.instruction == "Click the button." and await env.score() == 1.0
 
 
 async def test_a_page_that_was_left_gives_nothing_although_the_next_one_would(env):
