@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mobilerl.models.codec import Codec
+from mobilerl.models.plain_text import PlainText, is_plain
 from mobilerl.models.positions import next_positions, positions_of
 from mobilerl.records.engine import Request, Sampling
 
@@ -47,12 +48,13 @@ def length_batches(requests: Sequence[Request], rows: int, tokens: int) -> Itera
 def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.device) -> list[Sampled]:
     """Samples one batch of requests with the same sampling settings. `model` must be in evaluation mode."""
     sampling = requests[0].sampling
-    logits, mask, positions, offsets, cache = _prefill(model, codec, requests, device)
+    plain = is_plain(model) and not any(request.images for request in requests)
+    sequences = (_Plain if plain else _Cached)(model, codec, requests, device)
     banned = codec.banned.to(device)
     done = [Sampled() for _ in requests]
     alive = list(range(len(requests)))
     for drawn in range(1, sampling.max_new_tokens + 1):
-        tokens, logps = draw(logits, banned, sampling)
+        tokens, logps = draw(sequences.logits, banned, sampling)
         values = tokens.tolist()
         for i, token, logp in zip(alive, values, logps.tolist(), strict=True):
             done[i].ids.append(token)
@@ -61,21 +63,19 @@ def sample(model: Any, codec: Codec, requests: Sequence[Request], device: torch.
         if not going or drawn == sampling.max_new_tokens:
             break
         if len(going) < len(alive):
-            keep = torch.tensor(going, device=device)
+            going = closed_up(going)
             alive = [alive[k] for k in going]
-            tokens, mask, offsets = tokens[keep], mask[keep], offsets[keep]
-            cache.reorder_cache(keep)
-        mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
-        out = model(
-            input_ids=tokens.unsqueeze(1),
-            attention_mask=mask,
-            past_key_values=cache,
-            use_cache=True,
-            position_ids=next_positions(mask, offsets, positions),
-            logits_to_keep=1,
-        )
-        logits = out.logits[:, -1]
+            tokens = tokens[going]
+            sequences.keep(going)
+        sequences.append(tokens)
     return done
+
+
+def closed_up(rows: Sequence[int]) -> list[int]:
+    """The rows in an order that leaves as many as possible in their places: gaps are filled from the end."""
+    kept = {row for row in rows if row < len(rows)}
+    behind = iter([row for row in rows if row >= len(rows)])
+    return [place if place in kept else next(behind) for place in range(len(rows))]
 
 
 def draw(logits: Tensor, banned: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
@@ -90,21 +90,62 @@ def draw(logits: Tensor, banned: Tensor, sampling: Sampling) -> tuple[Tensor, Te
     return tokens, logps.gather(1, tokens.unsqueeze(1)).squeeze(1)
 
 
-def _prefill(
-    model: Any, codec: Codec, requests: Sequence[Request], device: torch.device
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Any]:
-    """Prefills each distinct prompt once; returns (R, V) logits, (R, L) mask, the prompts' positions with (R,) offsets
-    (see `positions_of`), and the cache.
+def _distinct(requests: Sequence[Request]) -> tuple[list[tuple[tuple[int, ...], tuple[bytes, ...]]], list[int]]:
+    """The different prompts, which are prefilled once, and for each request the index of its own."""
+    where = {prompt: k for k, prompt in enumerate(dict.fromkeys((r.prompt_ids, r.images) for r in requests))}
+    return list(where), [where[r.prompt_ids, r.images] for r in requests]
 
-    A model with images would keep the offsets as its own state, which a forward pass in another thread overwrites.
+
+class _Plain:
+    """Sequences that are read by `PlainText`. `logits` (R, V) are of the next tokens."""
+
+    def __init__(self, model: Any, codec: Codec, requests: Sequence[Request], device: torch.device) -> None:
+        prompts, rows = _distinct(requests)
+        inputs = codec.text_inputs([ids for ids, _ in prompts], pad_left=True)
+        ids = inputs["input_ids"]
+        self._text = PlainText(model, len(prompts), ids.shape[1] + requests[0].sampling.max_new_tokens)
+        self.logits = self._text.prefill(ids, inputs["attention_mask"])[rows]
+        if len(prompts) < len(requests):
+            self._text.repeat(torch.tensor(rows))
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self._text.keep(rows)
+
+    def append(self, tokens: Tensor) -> None:
+        self.logits = self._text.read(tokens)
+
+
+class _Cached:
+    """Sequences that are read by a model of transformers. `logits` (R, V) are of the next tokens.
+
+    A model with images would keep the offsets of positions as its own state, which a forward pass in another thread
+    overwrites.
     """
-    prompts = list(dict.fromkeys((r.prompt_ids, r.images) for r in requests))
-    inputs = codec.collate([ids for ids, _ in prompts], [images for _, images in prompts], pad_left=True, device=device)
-    positions, offsets = positions_of(model, inputs)
-    out = model(**inputs, position_ids=positions, use_cache=True, logits_to_keep=1)
-    mask, cache = inputs["attention_mask"], out.past_key_values
-    where = {prompt: k for k, prompt in enumerate(prompts)}
-    rows = torch.tensor([where[r.prompt_ids, r.images] for r in requests], device=device)
-    if len(prompts) < len(requests):
-        cache.reorder_cache(rows)
-    return out.logits[rows, -1], mask[rows], positions, offsets[rows], cache
+
+    def __init__(self, model: Any, codec: Codec, requests: Sequence[Request], device: torch.device) -> None:
+        prompts, where = _distinct(requests)
+        inputs = codec.collate([p for p, _ in prompts], [images for _, images in prompts], pad_left=True, device=device)
+        self._positions, offsets = positions_of(model, inputs)
+        out = model(**inputs, position_ids=self._positions, use_cache=True, logits_to_keep=1)
+        self._model, self._cache = model, out.past_key_values
+        rows = torch.tensor(where, device=device)
+        if len(prompts) < len(requests):
+            self._cache.reorder_cache(rows)
+        self.logits, self._mask, self._offsets = out.logits[rows, -1], inputs["attention_mask"][rows], offsets[rows]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        kept = torch.tensor(rows, device=self._mask.device)
+        self._mask, self._offsets = self._mask[kept], self._offsets[kept]
+        self._cache.reorder_cache(kept)
+
+    def append(self, tokens: Tensor) -> None:
+        self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
+        out = self._model(
+            input_ids=tokens.unsqueeze(1),
+            attention_mask=self._mask,
+            past_key_values=self._cache,
+            use_cache=True,
+            position_ids=next_positions(self._mask, self._offsets, self._positions),
+            logits_to_keep=1,
+        )
+        self.logits = out.logits[:, -1]

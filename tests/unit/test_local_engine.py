@@ -19,6 +19,7 @@ from mobilerl.engines.scoring import with_prepared_images
 from mobilerl.models import loading, tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.images import Images
+from mobilerl.models.plain_text import is_plain
 from mobilerl.records import Completion, MicroBatch, TrainingSample
 from mobilerl.records.engine import Request, Sampling, SkippedStep
 
@@ -106,6 +107,24 @@ def test_results_are_in_the_order_of_the_requests_and_the_batch_does_not_matter(
     assert [c.prompt_ids for c in together] == [r.prompt_ids for r in asked]
     assert [c.token_ids for c in together] == [c.token_ids for c in apart]
     assert largest_difference([c.logprobs for c in together], [c.logprobs for c in apart]) <= 1e-5
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.0])
+def test_text_is_sampled_without_the_classes_of_transformers_as_with_them(shared, temperature, monkeypatch):
+    words = " ".join(TEXTS).split()
+    prompts = [shared.codec.encode([{"role": "user", "content": " ".join(words[: 3 + i])}], []) for i in range(9)]
+    asked = [Request(ids, (), Sampling(temperature, 60)) for ids in [*prompts, *prompts[:4]]]
+    assert is_plain(shared.model)
+    monkeypatch.setattr(shared.codec, "end_ids", frozenset(range(20, 32)))  # some of a few dozen
+    torch.manual_seed(1)
+    plain = shared.generate(asked)
+    monkeypatch.setattr("mobilerl.inference.local.is_plain", lambda model: False)
+    torch.manual_seed(1)
+    usual = shared.generate(asked)
+    assert [c.token_ids for c in plain] == [c.token_ids for c in usual]
+    assert largest_difference([c.logprobs for c in plain], [c.logprobs for c in usual]) <= 1e-5
+    if temperature:
+        assert len({len(c.token_ids) for c in plain}) > 3
 
 
 @pytest.mark.parametrize("agg", ["token-mean", "sample-mean", "trajectory-mean"])
