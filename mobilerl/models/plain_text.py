@@ -55,12 +55,13 @@ class PlainText:
         self._layers = [_copy(layer) for layer in text.layers]
         self._cache = torch.empty(len(self._layers), 2, rows, self._shared, length, self._size)
         self._mask = torch.ones(rows, length, dtype=torch.bool)
+        self._padding = torch.zeros(rows, 1, dtype=torch.long)
         self._length = 0
 
     def prefill(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Reads (R, T) ids, padded on the left where the (R, T) mask is 0. Returns the last tokens' (R, V) logits."""
         count = ids.shape[1]
-        self._mask[:, :count] = mask.bool()
+        self._mask[:, :count], self._padding = mask.bool(), count - mask.sum(1, keepdim=True)
         causal = torch.ones(count, count, dtype=torch.bool).tril()
         itself = torch.eye(count, dtype=torch.bool)  # for padding, which sees nothing else
         return self._read(ids, self._mask[:, None, :count] & causal | itself)
@@ -71,18 +72,22 @@ class PlainText:
 
     def repeat(self, rows: Tensor) -> None:
         """Sequences become copies of these `rows` of them."""
-        self._cache, self._mask = self._cache.index_select(2, rows), self._mask[rows]
+        self._cache, self._mask, self._padding = (
+            self._cache.index_select(2, rows),
+            self._mask[rows],
+            self._padding[rows],
+        )
 
     def keep(self, rows: Sequence[int]) -> None:
         """Keeps these rows. One that is not in its place must be from behind the last place."""
         for place, row in enumerate(rows):
             if place != row:
-                self._cache[:, :, place], self._mask[place] = self._cache[:, :, row], self._mask[row]
-        self._cache, self._mask = self._cache[:, :, : len(rows)], self._mask[: len(rows)]
+                self._cache[:, :, place] = self._cache[:, :, row]
+        self._cache, self._mask, self._padding = self._cache[:, :, : len(rows)], self._mask[rows], self._padding[rows]
 
     def _read(self, ids: Tensor, seen: Tensor) -> Tensor:
         begin, self._length = self._length, self._length + ids.shape[1]
-        positions = (self._mask[:, : self._length].cumsum(1) - 1).clamp(min=0)[:, begin:]
+        positions = (torch.arange(begin, self._length) - self._padding).clamp(min=0)
         angles = positions.unsqueeze(-1) * self._rotary.inv_freq
         angles = torch.cat([angles, angles], -1).unsqueeze(2)
         cos, sin = angles.cos() * self._rotary.attention_scaling, angles.sin() * self._rotary.attention_scaling

@@ -16,6 +16,7 @@ from mobilerl.benchmarks.model_families import png
 from mobilerl.engines import local
 from mobilerl.engines.local import LocalEngine, LocalSettings
 from mobilerl.engines.scoring import with_prepared_images
+from mobilerl.inference.local import draw
 from mobilerl.models import loading, tiny
 from mobilerl.models.codec import Codec
 from mobilerl.models.images import Images
@@ -107,6 +108,16 @@ def test_results_are_in_the_order_of_the_requests_and_the_batch_does_not_matter(
     assert [c.prompt_ids for c in together] == [r.prompt_ids for r in asked]
     assert [c.token_ids for c in together] == [c.token_ids for c in apart]
     assert largest_difference([c.logprobs for c in together], [c.logprobs for c in apart]) <= 1e-5
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely():
+    logits = torch.tensor([[2.0, 9.0, -30.0, 1.0, 0.0, 9.0]]).expand(40_000, -1)
+    torch.manual_seed(0)
+    tokens, logps = draw(logits, torch.tensor([1, 5]), Sampling(temperature=2.0))
+    wanted = torch.tensor([2.0, -torch.inf, -30.0, 1.0, 0.0, -torch.inf]).div(2.0).softmax(-1)
+    share = tokens.bincount(minlength=6) / len(tokens)
+    assert torch.allclose(share, wanted, atol=0.01) and not share[[1, 5]].any()
+    assert torch.allclose(logps.exp(), wanted[tokens])
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
