@@ -66,9 +66,6 @@ class TrainSection(Section):
     """Checkpoint interval in iterations."""
     keep_checkpoints: Annotated[Positive, RESUMABLE] = 2
     """Number of newest checkpoints to keep."""
-    initial_share: Annotated[Share, TRAIN, RESUMABLE, OnlyWith({"engine.lora_rank": (0,)})] = 0.0
-    """Share of the initial weights in the model `final`, which is written at the end of a run and evaluated then; 0 for
-    none, and the newest checkpoint."""
     keep_batches: Annotated[Count, TRAIN, RESUMABLE] = 0
     """Number of newest iterations whose mini-batches are kept, for `mobilerl replay`."""
     trajectories_every: Annotated[Count, RESUMABLE] = 10

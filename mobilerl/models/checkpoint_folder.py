@@ -16,8 +16,6 @@ MAX_PIXELS = "mobilerl_max_pixels"
 """Key in the image processor's file for the `engine.max_pixels` of the training run."""
 STATE_FILE = "state.json"
 """The file that is written last into a checkpoint of a training run."""
-FINAL = "final"
-"""The folder of a run's model, if that is not simply the newest checkpoint."""
 AGENT_FILE = "agent.json"
 """The file with the agent settings that the model was trained with."""
 
@@ -166,9 +164,9 @@ def checkpoints(run_dir: Path) -> list[Path]:
 
 
 def model_of_run(path: Path) -> Path:
-    """The final model or the newest complete checkpoint of a run directory; `path` itself if it is not one."""
-    final = path / FINAL
-    return final if final.is_dir() else latest(path) or path
+    """The newest complete checkpoint or the final model of a run directory; `path` itself if it is not one."""
+    final = path / "final"
+    return latest(path) or (final if final.is_dir() else path)
 
 
 def latest(run_dir: Path) -> Path | None:

@@ -29,7 +29,7 @@ def announce(
     )
 
 
-def next_commands(result: Path, recipe: Recipe, run_dir: Path) -> str:
+def next_commands(result: Path | None, recipe: Recipe, run_dir: Path) -> str:
     """Where the result of a run is, and the commands that show it."""
     evaluation = ["eval", *eval_command(type(recipe.suite)).words(recipe), "--model", run_dir]
     commands = [["view", run_dir], [*evaluation, "--out", run_dir / "eval" / "final"]]

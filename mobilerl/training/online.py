@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,6 @@ from mobilerl.algorithms.base import make_algorithm
 from mobilerl.config.reading import lock_run_dir
 from mobilerl.engines.registry import engine_kind, make_trainer_engine
 from mobilerl.envs.base import Devices, MobileEnv, Task
-from mobilerl.models.checkpoint_folder import FINAL, model_of_run
-from mobilerl.models.interpolation import interpolate
 from mobilerl.records import Group, TrainingSample
 from mobilerl.records.batches import keep_batches
 from mobilerl.records.engine import Engine
@@ -136,7 +133,6 @@ class OnlineTrainer:
                     view.status("evaluating")
                     view.update({"iteration": 0} | (first := await self._evaluate(collector)))
                     self.log.metrics({"iteration": 0, "time_s": state.elapsed_s, **first})
-                shutil.rmtree(self.run_dir / FINAL, ignore_errors=True)  # of fewer iterations
                 while not (guard.requested or self._done()):
                     before = Snapshot(self.sampler, self.rng)
                     try:
@@ -167,8 +163,6 @@ class OnlineTrainer:
             self.sampler.check()
             if not self.sampler.has_tasks:
                 view.say(f"stopped: {REMOVED}")
-            if saved and (share := train.initial_share):
-                interpolate(Path(self.recipe.model), saved, self.run_dir / FINAL, share)
             view.say(self._what_next())
             if not self.steps.taken:
                 view.say(nothing.no_step())
@@ -277,7 +271,7 @@ class OnlineTrainer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def _what_next(self) -> str:
-        return next_commands(model_of_run(self.run_dir), self.recipe, self.run_dir)
+        return next_commands(checkpoint.latest(self.run_dir), self.recipe, self.run_dir)
 
     def _done(self) -> bool:
         return bool(self._why_done())

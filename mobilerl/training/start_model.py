@@ -57,8 +57,6 @@ def _need(recipe: Recipe, own: Path) -> str:
     """Why a run with the checkpoint `own` still needs its start model; "" if it does not."""
     if recipe.algorithm.uses_start_model:
         return f'algorithm.type = "{recipe.algorithm.type}" goes on using its weights'
-    if recipe.train.initial_share:
-        return f"train.initial_share = {recipe.train.initial_share:g} of its weights are in the final model"
     if is_adapter(own):
         try:
             adapter_base(own)

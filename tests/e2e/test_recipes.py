@@ -11,9 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 from installed import pretend_installed
-from safetensors.torch import load_file
 from small_policies import HEIGHT, WIDTH
 from transformers import AutoModelForImageTextToText, AutoTokenizer
 
@@ -109,11 +107,6 @@ def test_a_run_leaves_its_metrics_checkpoints_and_trajectories(folder, trained):
     assert [row["iteration"] for row in rows] == [1, 2]
     assert all(set(METRICS) <= set(row) for row in rows)
     check_checkpoint(run_dir / "checkpoints" / "iter-000002")
-    start, trained_, final = (
-        load_file(path / "model.safetensors")
-        for path in (folder / "sft" / "final", run_dir / "checkpoints" / "iter-000002", run_dir / "final")
-    )
-    assert all(torch.allclose(final[name], (start[name] + trained_[name]) / 2, atol=1e-6) for name in final)
     for number in (1, 2):
         lines = (run_dir / "trajectories" / f"iter-{number:06d}.jsonl").read_text().splitlines()
         shown = {s["observation"]["screenshot"] for line in lines for s in json.loads(line)["steps"]}
