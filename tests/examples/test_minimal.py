@@ -52,7 +52,7 @@ def test_the_curriculum_is_that_of_the_library(minimal):
     ours = minimal.Curriculum([group((0.0, 1), template=name)[0].task for name in names])
     for _ in range(30):  # epochs, in which the last templates succeed more often, and some are not played
         drawn = rng.choices(list(theirs.weights()), k=12)
-        rewards = {name: rng.choice((0.5, 1.0)) * (rng.random() < names.index(name) / 4) for name in set(drawn)}
+        rewards = {name: rng.choice((0.5, 1.0)) * (rng.random() < names.index(name) / 4) for name in sorted(set(drawn))}
         ours.record([group((rewards[name], 1), template=name) for name in drawn])
         theirs.update({name: [reward] for name, reward in rewards.items()})
         assert {name: ours.weight(name) for name in names if ours.weight(name)} == pytest.approx(theirs.weights())
