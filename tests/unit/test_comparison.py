@@ -75,15 +75,16 @@ def evaluation(successes: Mapping[str, int], steps: int = 4) -> dict:
     return build_results("sim", {"split": "test", "popup_rate": 0.5}, episodes)
 
 
-def leave(folder: Path, rows: Sequence[tuple[int, int, float]], results: dict, wall_s: float = 60.0) -> None:
+def leave(folder: Path, rows: Sequence[tuple[int, int, float]], results: dict, cpu_s: float = 60.0) -> None:
     """A run's folder; `rows`: environment steps so far, episodes of the iteration, success rate among them."""
     (folder / "eval" / "sim").mkdir(parents=True)
     names = ("rollout/env_steps", "rollout/trajectories", "rollout/success_rate")
     lines = [
-        {"iteration": i, "time_s": wall_s * i / len(rows), **dict(zip(names, row, strict=True))}
+        {"iteration": i, **dict(zip(names, row, strict=True))}
         for i, row in enumerate(rows, start=1)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "job.json").write_text(json.dumps({"cpu_s": cpu_s}))
     write_results(folder / "eval" / "sim" / "results.json", results)
 
 
@@ -173,7 +174,7 @@ def compared(plan, tmp_path):
     runs = tmp_path / "runs"
     leave(runs / "sft", (), evaluation({"a": 0, "b": 1}, steps=8))
     leave(runs / "full" / "seed-0", PLAYED, evaluation({"a": 1, "b": 2}, steps=6))
-    leave(runs / "full" / "seed-1", [(60, 10, 0.5), (100, 10, 1.0)], evaluation({"a": 1, "b": 1}), wall_s=180.0)
+    leave(runs / "full" / "seed-1", [(60, 10, 0.5), (100, 10, 1.0)], evaluation({"a": 1, "b": 1}), cpu_s=180.0)
     leave(runs / "no-x" / "seed-0", PLAYED, evaluation({"a": 0, "b": 2}))
     faults = {("no-x", 1): "broke", ("graph", 0): "broke", ("graph", 1): "broke"}
     found = gather(plan, runs, plan.choose([]), [0, 1], BUDGET, faults)
@@ -193,7 +194,7 @@ def test_figures_of_a_variant_worked_by_hand(compared):
     assert full["in_training"] == pytest.approx((20 / 30 + 1.0) / 2)
     assert full["env_steps_per_success"] == pytest.approx((120 + 100) / (25 + 15))
     assert full["episode_length"] == pytest.approx((6 + 4) / 2)
-    assert full["wall_s"] == 120.0
+    assert full["cpu_s"] == 120.0
 
 
 def test_an_ablation_is_compared_with_the_reference_of_its_group(compared, tmp_path):
@@ -211,8 +212,8 @@ def test_the_published_tables_are_those_of_the_published_figures():
 
 
 def test_a_curve_shares_an_iteration_among_the_parts_it_covers():
-    first = [Point(40, 10, 5, 1), Point(80, 20, 10, 2), Point(120, 40, 25, 3)]
-    curve = learning_curve([first, [Point(60, 10, 5, 1), Point(100, 20, 15, 2)]], BUDGET)
+    first = [Point(40, 10, 5), Point(80, 20, 10), Point(120, 40, 25)]
+    curve = learning_curve([first, [Point(60, 10, 5), Point(100, 20, 15)]], BUDGET)
     # Two parts, since the shortest run has two iterations. The first run to step 50: 10 + 10/4 episodes, half succeed;
     # from there 7.5 at 0.5 and 10 at 0.75. The second: 8.33 at 0.5, then 1.67 at 0.5 and 10 at 1.
     seeds = np.array([[0.5, (3.75 + 7.5) / 17.5], [0.5, (5 / 6 + 10) / (10 + 5 / 3)]])
@@ -259,6 +260,7 @@ def test_a_failed_run_is_reported_and_the_others_continue(runner, tmp_path):
         ("no-x", 4): f"ended with status 3 (mobilerl: error: the loss is NaN), see {folder / 'print-out.txt'}"
     }
     assert evaluated == ["final", "seed-4"]
+    assert json.loads((folder / "job.json").read_bytes())["cpu_s"] > 0, "a failed run has used time, too"
     first, second = calls.read_text().splitlines()
     flags = "--train.seed 4 --train.max_env_steps 100"
     words = f"run a --run-dir {tmp_path}/runs/full/seed-4 --sft-dir {tmp_path}/sft --evaluate no"

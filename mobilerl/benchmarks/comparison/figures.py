@@ -37,12 +37,11 @@ Estimate = dict[str, Any]
 
 
 class Point(NamedTuple):
-    """Environment steps, episodes, successes and seconds of a run up to the end of an iteration."""
+    """Environment steps, episodes and successes of a run up to the end of an iteration."""
 
     steps: int
     episodes: float
     successes: float
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Run:
     seed: int
     points: Sequence[Point]
     results: Results
-    wall_s: float
+    cpu_s: float
     pages: tuple[Results, Results] | None
     """Results on the page tasks of the seed, before and after training."""
 
@@ -72,17 +71,17 @@ def read_points(folder: Path) -> list[Point]:
         successes += collected * (row.get("rollout/success_rate") or 0.0)
         steps = row.get("rollout/env_steps") or 0
         if collected and steps > (points[-1].steps if points else 0):
-            points.append(Point(steps, episodes, successes, row["time_s"]))
+            points.append(Point(steps, episodes, successes))
     return points
 
 
 def _read_run(folder: Path, seed: int) -> Run:
     points = read_points(folder)
-    wall_s = points[-1].seconds if points else json.loads((folder / "job.json").read_bytes())["wall_s"]
+    cpu_s = json.loads((folder / "job.json").read_bytes())["cpu_s"]
     before = folder / "eval" / PAGES_BEFORE / "results.json"
     after = [path for name in PAGES_AFTER if (path := folder / "eval" / name / "results.json").is_file()]
     pages = (read_results(before), read_results(after[0])) if after and before.is_file() else None
-    return Run(seed, points, read_results(folder / RESULTS), wall_s, pages)
+    return Run(seed, points, read_results(folder / RESULTS), cpu_s, pages)
 
 
 def gather(
@@ -110,7 +109,7 @@ def gather(
         for group, members in plan.tables(chosen)
     ]
     return {
-        "schema": 3,
+        "schema": 4,
         "budget_env_steps": budget,
         "protocol": {key: sft["protocol"].get(key) for key in PROTOCOL},
         "sft": {"episodes": len(sft["instances"]), "success": success_of([sft]), "episode_length": _mean_length(sft)},
@@ -141,13 +140,13 @@ def summarize(runs: Sequence[Run], sft: Results, budget: int) -> dict[str, Any]:
         "in_training": fmean(_late_success(run, budget) for run in online) if online else None,
         "env_steps_per_success": sum(run.points[-1].steps for run in online) / successes if successes else None,
         "episode_length": fmean(_mean_length(run.results) for run in runs) if runs else None,
-        "wall_s": fmean(run.wall_s for run in runs) if runs else None,
+        "cpu_s": fmean(run.cpu_s for run in runs) if runs else None,
         "runs": [
             {
                 "seed": run.seed,
                 "env_steps": run.points[-1].steps if run.points else None,
                 "success_rate": cast("Estimate", success_of([run.results]))["mean"],
-                "wall_s": run.wall_s,
+                "cpu_s": run.cpu_s,
             }
             for run in runs
         ],
@@ -219,7 +218,7 @@ def learning_curve(runs: Sequence[Sequence[Point]], budget: int) -> dict[str, An
     edges = np.linspace(0, budget, 1 + min(BINS, *map(len, runs)))
     rates = []
     for points in runs:
-        counts = np.array([(0, 0, 0), *(point[:3] for point in points)], float)
+        counts = np.array([(0, 0, 0), *points], float)
         episodes, successes = (np.diff(np.interp(edges, counts[:, 0], counts[:, i])) for i in (1, 2))
         rates.append(successes / episodes)
     shown = {"steps": (edges[1:] + edges[:-1]) / 2}

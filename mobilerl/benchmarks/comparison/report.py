@@ -24,7 +24,7 @@ Success is greedy, on the same held-out instances for all, with 95 % intervals o
 random effects, Student's quantile). Differences are in points, paired by template; p is adjusted by Holm's method for
 all differences to the first policy of a table. *In training*: success rate of the sampled episodes in the last quarter
 of the budget. *Steps per success*: environment steps by successful episodes of training. *Episode*: mean length on the
-held-out instances. *Minutes* of training compare only between runs with as many cores."""
+held-out instances. *Core minutes*: CPU time of training, with its start."""
 PAGE_METHOD = """\
 *Page tasks* differ with every seed, which explores and holds out its own, and are the same for all variants of a seed.
 Steps and tasks are right by the place tapped (IoU) or by its text along the shortest path; a task succeeds if the
@@ -69,7 +69,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 def _group_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:
     variants, sft = found["variants"], found["sft"]
     header = ["policy", "seeds", "success", "by seed", "vs SFT", f"vs {variants[group['members'][0]]['title']}"]
-    header += ["in training", "steps per success", "episode", "minutes"]
+    header += ["in training", "steps per success", "episode", "core minutes"]
     rows = [["SFT", "", _rate(sft["success"]), *[""] * 5, f"{sft['episode_length']:.1f}", ""]]
     for name in group["members"]:
         variant = variants[name]
@@ -84,7 +84,7 @@ def _group_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:
                 "" if variant["in_training"] is None else _percent(variant["in_training"]),
                 _number(variant["env_steps_per_success"]),
                 _number(variant["episode_length"]),
-                _number(variant["wall_s"], 60),
+                _number(variant["cpu_s"], 60),
             ]
         )
     return _table(header, rows)

@@ -2,7 +2,7 @@
 
 RUN_DIR/sft/eval/sim/results.json     evaluation of the policy that all runs start from
 RUN_DIR/VARIANT/seed-N/               a run directory with its evaluation in eval/sim, and job.json:
-                                      flags, digest of the initial weights, total seconds, whether it finished
+                                      flags, digest of the initial weights, CPU seconds, whether it finished
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mobilerl.eval.policies import weights_digest
 from mobilerl.system.atomic_files import write_atomic
 
 PRINT_OUT = "print-out.txt"
+STOPPED = "was stopped"
 PATIENCE_S = 60.0
 """Seconds that runs have to save when they are stopped."""
 KILL_PATIENCE_S = 10.0
@@ -77,7 +78,7 @@ class Runner:
         """Trains a variant, unless it has finished with the same flags."""
         variant, path = self.plan.variants[name], folder / "job.json"
         job: dict[str, Any] = {"flags": self.plan.flags(name, seed, self.steps, self.flags), "sft": self._digest}
-        before = json.loads(path.read_bytes()) if path.is_file() else {**job, "wall_s": 0.0, "finished": False}
+        before = json.loads(path.read_bytes()) if path.is_file() else {**job, "cpu_s": 0.0, "finished": False}
         if before["sft"] != self._digest:
             raise RuntimeError(
                 f"was started from another checkpoint than {self.sft_dir}: choose another --run-dir, or remove {folder}"
@@ -86,16 +87,14 @@ class Runner:
             folder.mkdir(parents=True, exist_ok=True)
             # In one write, since several runs start at the same time.
             print(f"== {variant.title}, seed {seed}: {folder / PRINT_OUT}\n", end="", flush=True)
-            job |= {"wall_s": before["wall_s"], "finished": False}
+            job |= {"cpu_s": before["cpu_s"], "finished": False}
             write_atomic(path, json.dumps(job).encode())
-            began = time.monotonic()
             words = ["--run-dir", str(folder), "--sft-dir", str(self.sft_dir), "--evaluate", "no", *job["flags"]]
-            try:
-                self._call(["run", variant.recipe, *words], folder / PRINT_OUT)
-                job["finished"] = True
-            finally:
-                job["wall_s"] += time.monotonic() - began
-                write_atomic(path, json.dumps(job).encode())
+            fault, cpu_s = self._call(["run", variant.recipe, *words], folder / PRINT_OUT)
+            job |= {"cpu_s": job["cpu_s"] + cpu_s, "finished": not fault}
+            write_atomic(path, json.dumps(job).encode())
+            if fault:
+                raise RuntimeError(fault)
         if not variant.offline:
             self._check_budget([point.steps for point in read_points(folder)])
 
@@ -110,15 +109,16 @@ class Runner:
         out.mkdir(parents=True, exist_ok=True)
         words = ["--config", self.plan.evaluation.config, "--model", str(model), "--out", str(out), "--replace"]
         words += self.plan.evaluation_flags(self.eval_flags)
-        self._call(["eval", "sim", *words], out / PRINT_OUT)
+        if fault := self._call(["eval", "sim", *words], out / PRINT_OUT)[0]:
+            raise RuntimeError(fault)
 
-    def _call(self, words: Sequence[str], print_out: Path) -> None:
-        """Runs a command of mobilerl. Raises RuntimeError with its error and its print-out if it fails."""
+    def _call(self, words: Sequence[str], print_out: Path) -> tuple[str, float]:
+        """Runs a command of mobilerl. Returns why it failed, or "", and its CPU seconds."""
         with open(print_out, "ab") as out:
             began = out.tell()
             with self._lock:
                 if self._stopped:
-                    raise RuntimeError("was stopped")
+                    return STOPPED, 0.0
                 # In a session of its own, so that it ends together with its children.
                 child = subprocess.Popen(
                     [*self.program, *words],
@@ -128,15 +128,17 @@ class Runner:
                     stderr=subprocess.STDOUT,
                 )
                 self._children.append(child)
-            status = child.wait()
+            cpu_s = _wait(child)
             with self._lock:
                 self._children.remove(child)
                 if self._stopped:  # a stopped run may save and exit with 0
-                    raise RuntimeError("was stopped")
-        if status != 0:
-            said = print_out.read_bytes()[began:].decode(errors="replace").splitlines()
-            errors = [line for line in said if "error: " in line]
-            raise RuntimeError(f"ended with status {status}{f' ({errors[-1]})' if errors else ''}, see {print_out}")
+                    return STOPPED, cpu_s
+        if child.returncode == 0:
+            return "", cpu_s
+        said = print_out.read_bytes()[began:].decode(errors="replace").splitlines()
+        errors = [line for line in said if "error: " in line]
+        because = f" ({errors[-1]})" if errors else ""
+        return f"ended with status {child.returncode}{because}, see {print_out}", cpu_s
 
     def _end_children(self) -> None:
         """Terminates the child processes, waits while they save, and kills those that take too long."""
@@ -151,9 +153,15 @@ class Runner:
                 left = [child for child in left if _signal_group(child, 0)]
 
 
+def _wait(child: subprocess.Popen[bytes]) -> float:
+    """Waits until the child ends. Returns the CPU seconds of it and of its children, which other work does not change."""
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime
+
+
 def _signal_group(child: subprocess.Popen[bytes], number: int) -> bool:
     """Sends a signal (0 for none) to the child's process group. Returns whether it had any process left."""
-    child.poll()  # reaps the child, which releases its process id
     try:
         os.killpg(child.pid, number)
     except ProcessLookupError:
