@@ -154,7 +154,7 @@ class Runner:
 
 
 def _wait(child: subprocess.Popen[bytes]) -> float:
-    """Waits until the child ends. Returns the CPU seconds of it and of its children, which other work does not change."""
+    """Waits until the child ends. Returns its CPU seconds and those of its children."""
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     return usage.ru_utime + usage.ru_stime
