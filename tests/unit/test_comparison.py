@@ -79,10 +79,7 @@ def leave(folder: Path, rows: Sequence[tuple[int, int, float]], results: dict, c
     """A run's folder; `rows`: environment steps so far, episodes of the iteration, success rate among them."""
     (folder / "eval" / "sim").mkdir(parents=True)
     names = ("rollout/env_steps", "rollout/trajectories", "rollout/success_rate")
-    lines = [
-        {"iteration": i, **dict(zip(names, row, strict=True))}
-        for i, row in enumerate(rows, start=1)
-    ]
+    lines = [{"iteration": i, **dict(zip(names, row, strict=True))} for i, row in enumerate(rows, start=1)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "job.json").write_text(json.dumps({"cpu_s": cpu_s}))
     write_results(folder / "eval" / "sim" / "results.json", results)
