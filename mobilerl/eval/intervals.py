@@ -71,14 +71,17 @@ def _sum(added: Sequence[Part], subtracted: Sequence[Part] = ()) -> Part:
 
 def rates_table(evaluations: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Table of success rates with a row per evaluation and a column per template that all of them have episodes of."""
-    rates = []
-    for results in evaluations:
-        outcomes: dict[str, list[bool]] = {}
-        for episode in valid_episodes(results):
-            outcomes.setdefault(episode["template"], []).append(episode["success"])
-        rates.append({name: fmean(values) for name, values in outcomes.items()})
+    rates = [rates_of(results) for results in evaluations]
     names = sorted(set.intersection(*map(set, rates)))
     return np.array([[found[name] for name in names] for found in rates])
+
+
+def rates_of(results: Mapping[str, Any]) -> dict[str, float]:
+    """Success rate of each template of a results.json."""
+    outcomes: dict[str, list[bool]] = {}
+    for episode in valid_episodes(results):
+        outcomes.setdefault(episode["template"], []).append(episode["success"])
+    return {name: fmean(values) for name, values in outcomes.items()}
 
 
 def valid_episodes(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:

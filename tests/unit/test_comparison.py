@@ -192,6 +192,7 @@ def test_figures_of_a_variant_worked_by_hand(compared):
     assert full["env_steps_per_success"] == pytest.approx((120 + 100) / (25 + 15))
     assert full["episode_length"] == pytest.approx((6 + 4) / 2)
     assert full["cpu_s"] == 120.0
+    assert [run["templates"] for run in full["runs"]] == [{"a": 0.5, "b": 1.0}, {"a": 0.5, "b": 0.5}]
 
 
 def test_an_ablation_is_compared_with_the_reference_of_its_group(compared, tmp_path):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mobilerl.benchmarks.comparison.plan import Plan
-from mobilerl.eval.intervals import Crossed, crossed, rates_table, valid_episodes
+from mobilerl.eval.intervals import Crossed, crossed, rates_of, rates_table, valid_episodes
 from mobilerl.eval.report import read_results
 from mobilerl.eval.statistics import Interval, holm, wilson_interval
 from mobilerl.reachagent.metrics import MEASURES
@@ -146,6 +146,7 @@ def summarize(runs: Sequence[Run], sft: Results, budget: int) -> dict[str, Any]:
                 "seed": run.seed,
                 "env_steps": run.points[-1].steps if run.points else None,
                 "success_rate": cast("Estimate", success_of([run.results]))["mean"],
+                "templates": rates_of(run.results),
                 "cpu_s": run.cpu_s,
             }
             for run in runs

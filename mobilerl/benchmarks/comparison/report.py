@@ -24,7 +24,7 @@ Success is greedy, on the same held-out instances for all, with 95 % intervals o
 random effects, Student's quantile). Differences are in points, paired by template; p is adjusted by Holm's method for
 all differences to the first policy of a table. *In training*: success rate of the sampled episodes in the last quarter
 of the budget. *Steps per success*: environment steps by successful episodes of training. *Episode*: mean length on the
-held-out instances. *Core minutes*: CPU time of training, with its start."""
+held-out instances. *Core minutes* are of training."""
 PAGE_METHOD = """\
 *Page tasks* differ with every seed, which explores and holds out its own, and are the same for all variants of a seed.
 Steps and tasks are right by the place tapped (IoU) or by its text along the shortest path; a task succeeds if the
