@@ -209,6 +209,21 @@ def test_the_published_tables_are_those_of_the_published_figures():
     assert markdown(json.loads((ROOT / "docs" / "comparison.json").read_text())) in page
 
 
+def test_the_rates_of_the_comparison_are_the_best_of_the_tuning_trials():
+    """Within one point the recipe's is used, as the protocol says; and the page shows the trials as they are."""
+    plan, page = read_plan(ROOT / "recipes" / "compare.toml"), (ROOT / "docs" / "results.md").read_text()
+    by_title = {variant.title: (name, variant) for name, variant in plan.variants.items()}
+    for title, trials in json.loads((ROOT / "docs" / "tuning.json").read_text())["trials"].items():
+        name, variant = by_title[title]
+        success = {float(rate): trial["success_rate"] for rate, trial in trials.items()}
+        own = load_recipe(variant.recipe, ()).algorithm.learning_rate
+        close = success[own] >= max(success.values()) - 0.01
+        wanted = own if close else max(success, key=success.__getitem__)
+        assert load_recipe(variant.recipe, plan.flags(name, 0, 1)).algorithm.learning_rate == wanted
+        cells = [f"{100 * t['success_rate']:.1f} % ({t['cpu_s'] / 60:.1f})" for t in trials.values()]
+        assert f"| {title} | {' | '.join(cells)} |" in page
+
+
 def test_a_curve_shares_an_iteration_among_the_parts_it_covers():
     first = [Point(40, 10, 5), Point(80, 20, 10), Point(120, 40, 25)]
     curve = learning_curve([first, [Point(60, 10, 5), Point(100, 20, 15)]], BUDGET)
