@@ -24,7 +24,7 @@ Success is greedy, on the same held-out instances for all, with 95 % intervals o
 random effects, Student's quantile). Differences are in points, paired by template; p is adjusted by Holm's method for
 all differences to the first policy of a table. *In training*: success rate of the sampled episodes in the last quarter
 of the budget. *Steps per success*: environment steps by successful episodes of training. *Episode*: mean length on the
-held-out instances. *Core minutes* are of training."""
+held-out instances. *Core minutes*: CPU time of training."""
 PAGE_METHOD = """\
 *Page tasks* differ with every seed, which explores and holds out its own, and are the same for all variants of a seed.
 Steps and tasks are right by the place tapped (IoU) or by its text along the shortest path; a task succeeds if the
@@ -84,7 +84,7 @@ def _group_table(found: Mapping[str, Any], group: Mapping[str, Any]) -> str:
                 "" if variant["in_training"] is None else _percent(variant["in_training"]),
                 _number(variant["env_steps_per_success"]),
                 _number(variant["episode_length"]),
-                _number(variant["cpu_s"], 60),
+                _number(variant["cpu_s"] if "cpu_s" in variant else variant["wall_s"], 60),  # before schema 4
             ]
         )
     return _table(header, rows)
