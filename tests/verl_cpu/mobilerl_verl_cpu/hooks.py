@@ -84,8 +84,11 @@ def _in_own_folder(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _plain_linears(module: ModuleType) -> None:
-    """oneDNN packs a layer's weight and deletes the original, so that a later weight update fails or is lost."""
+    """oneDNN and AMX pack a layer's weight and drop the original, so that a later weight update fails or is lost."""
+    import torch
+
     module._supports_onednn = False
+    torch.cpu._is_amx_tile_supported = lambda: False
 
 
 PORTS = (20_000, 32_000)
