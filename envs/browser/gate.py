@@ -55,9 +55,14 @@ class Gate:
             writer.close()
 
     def _answer(self, method: str, url: str) -> bytes:
-        found = self._read(url) if method == "GET" else None
-        status = "200 OK" if found is not None else "403 Forbidden"
-        kind, body = found or ("text/plain", b"This address is not one that the recipe lists.")
+        status, refusal = "403 Forbidden", b"This address is not one that the recipe lists."
+        try:
+            found = self._read(url) if method == "GET" else None
+        except FileNotFoundError:
+            found, status, refusal = None, "404 Not Found", b"The folder of this site has no such file."
+        if found is not None:
+            status = "200 OK"
+        kind, body = found or ("text/plain", refusal)
         fields = [
             f"Content-Type: {kind}{'; charset=utf-8' if kind.startswith('text/') else ''}",
             f"Content-Length: {len(body)}",
@@ -66,7 +71,10 @@ class Gate:
         return "\r\n".join([f"HTTP/1.1 {status}", *fields, "", ""]).encode() + body
 
     def _read(self, url: str) -> tuple[str, bytes] | None:
-        """Type and content of the file that a URL names; None if there is none, or none that may be read."""
+        """Type and content of the file that a URL names; None if it may not be read.
+
+        Raises FileNotFoundError if a site lacks it.
+        """
         if url not in self._files:
             parts = urlsplit(url)
             folder = self._sites.get(parts.hostname or "") if parts.scheme == "http" else None
@@ -74,7 +82,9 @@ class Gate:
                 return None
             path = (folder / unquote(parts.path).lstrip("/")).resolve()
             path = (path / INDEX).resolve() if path.is_dir() else path
-            if not (path.is_relative_to(folder) and path.is_file()):
+            if not path.is_relative_to(folder):
                 return None
+            if not path.is_file():
+                raise FileNotFoundError(path)
             self._files[url] = mimetypes.guess_type(path.name)[0] or "application/octet-stream", path.read_bytes()
         return self._files[url]
