@@ -104,6 +104,8 @@ def test_variants_are_chosen_by_name_or_group(plan):
     assert plan.choose(["parts", "graph"]) == ["full", "no-x", "graph"]
     assert tables("full") == [("All", ["full"])], "alone it is shown once"
     assert tables("full", "no-x") == [("Parts", ["full", "no-x"])]
+    committed = read_plan(ROOT / "recipes" / "compare.toml").tables(["adagrpo", "digirl", "filtered-bc"])
+    assert [group.title for group, _ in committed] == ["Algorithms", "DigiRL"], "not the same comparisons twice"
     with pytest.raises(ValueError, match="'ful'"):
         plan.choose(["ful"])
 
@@ -207,6 +209,8 @@ def test_an_ablation_is_compared_with_the_reference_of_its_group(compared, tmp_p
 def test_the_published_tables_are_those_of_the_published_figures():
     page = (ROOT / "docs" / "results.md").read_text().replace("(images/learning-curves.png)", "(learning-curves.png)")
     assert markdown(json.loads((ROOT / "docs" / "comparison.json").read_text())) in page
+    before = markdown(json.loads((ROOT / "docs" / "comparison-e69e7b9.json").read_text()))
+    assert {line for line in before.splitlines() if line.startswith("| ")} <= set(page.splitlines())
 
 
 def test_the_rates_of_the_comparison_are_the_best_of_the_tuning_trials():

@@ -93,12 +93,14 @@ class Plan(Section):
         return [name for name in self.variants if name in wanted]
 
     def tables(self, chosen: Sequence[str]) -> list[tuple[Group, list[str]]]:
-        """Groups with their chosen members: those with two or more, and the first group of each remaining variant."""
+        """Groups with their chosen members: those with two or more, unless an earlier one has the same comparisons, and
+        the first group of each remaining variant."""
         cut = [(group, [m for m in group.members if m in chosen]) for group in self.groups.values()]
         shown = {member for _, members in cut if len(members) > 1 for member in members}
-        tables = []
+        tables: list[tuple[Group, list[str]]] = []
         for group, members in cut:
-            if len(members) > 1 or not shown.issuperset(members):
+            repeated = any(members[:1] == before[:1] and set(members) <= set(before) for _, before in tables)
+            if not repeated and (len(members) > 1 or not shown.issuperset(members)):
                 tables.append((group, members))
                 shown.update(members)
         return tables
