@@ -13,13 +13,19 @@ INDEX = "index.html"
 HEAD_BYTES = 1 << 16
 """Maximum size of a request's head."""
 
+Answer = tuple[str, str, bytes]
+"""Status, type and content."""
+OK = "200 OK"
+FORBIDDEN: Answer = ("403 Forbidden", "text/plain", b"This address is not one that the recipe lists.")
+MISSING: Answer = ("404 Not Found", "text/plain", b"The folder of this site has no such file.")
+
 
 class Gate:
     """Chromium's proxy on a free port of 127.0.0.1. `sites` maps host names to the folders that they show."""
 
     def __init__(self, sites: Mapping[str, Path]) -> None:
         self._sites = {host: Path(folder).resolve() for host, folder in sites.items()}
-        self._files: dict[str, tuple[str, bytes]] = {}
+        self._files: dict[str, Answer] = {}
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -55,36 +61,26 @@ class Gate:
             writer.close()
 
     def _answer(self, method: str, url: str) -> bytes:
-        status, refusal = "403 Forbidden", b"This address is not one that the recipe lists."
-        try:
-            found = self._read(url) if method == "GET" else None
-        except FileNotFoundError:
-            found, status, refusal = None, "404 Not Found", b"The folder of this site has no such file."
-        if found is not None:
-            status = "200 OK"
-        kind, body = found or ("text/plain", refusal)
+        status, kind, body = self._read(url) if method == "GET" else FORBIDDEN
         fields = [
             f"Content-Type: {kind}{'; charset=utf-8' if kind.startswith('text/') else ''}",
             f"Content-Length: {len(body)}",
-            f"Cache-Control: {'max-age=86400' if found is not None else 'no-store'}",
+            f"Cache-Control: {'max-age=86400' if status == OK else 'no-store'}",
         ]
         return "\r\n".join([f"HTTP/1.1 {status}", *fields, "", ""]).encode() + body
 
-    def _read(self, url: str) -> tuple[str, bytes] | None:
-        """Type and content of the file that a URL names; None if it may not be read.
-
-        Raises FileNotFoundError if a site lacks it.
-        """
+    def _read(self, url: str) -> Answer:
+        """The file that a URL names, if it is there and may be read."""
         if url not in self._files:
             parts = urlsplit(url)
             folder = self._sites.get(parts.hostname or "") if parts.scheme == "http" else None
             if folder is None:
-                return None
+                return FORBIDDEN
             path = (folder / unquote(parts.path).lstrip("/")).resolve()
             path = (path / INDEX).resolve() if path.is_dir() else path
             if not path.is_relative_to(folder):
-                return None
+                return FORBIDDEN
             if not path.is_file():
-                raise FileNotFoundError(path)
-            self._files[url] = mimetypes.guess_type(path.name)[0] or "application/octet-stream", path.read_bytes()
+                return MISSING
+            self._files[url] = OK, mimetypes.guess_type(path.name)[0] or "application/octet-stream", path.read_bytes()
         return self._files[url]

@@ -35,7 +35,7 @@ if current_platform.is_cpu():
     # oneDNN packs the weights of linear layers when the model is built and drops the originals, so new weights would be
     # rejected, or loaded and never used.
     ops._supports_onednn = False
-    # So are convolutions for AMX, on the CPUs that have it.
+    # On CPUs with AMX vLLM packs the weights of convolutions, in place.
     torch.cpu._is_amx_tile_supported = lambda: False
 
 

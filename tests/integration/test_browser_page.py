@@ -133,7 +133,6 @@ async def test_nothing_but_the_listed_files_can_be_reached(tmp_path):
         new EventSource("http://{here}/events"); new Worker(URL.createObjectURL(new Blob(["fetch('http://{here}/w')"])));
         const peer = new RTCPeerConnection({{iceServers: [{{urls: "stun:{here}"}}]}});
         peer.createDataChannel("x"); peer.createOffer().then((o) => peer.setLocalDescription(o));
-        const answers = [];
         for (const url of ["http://{here}/fetch", "https://{here}/tls", "http://localhost:{port}/", "link.txt",
             "/../secret.txt", "/%2e%2e/secret.txt", "file://{tmp_path}/secret.txt", "http://other/index.html",
             "none.txt"]) fetch(url).then((r) => r.status, () => "failed").then((s) => {{

@@ -83,7 +83,7 @@ def _in_own_folder(original: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
-def _plain_linears(module: ModuleType) -> None:
+def _plain_weights(module: ModuleType) -> None:
     """oneDNN and AMX pack a layer's weight and drop the original, so that a later weight update fails or is lost."""
     import torch
 
@@ -143,7 +143,7 @@ CHANGES = {
     "verl.utils.distributed": _one_backend,
     "verl.utils.import_utils": _without_trl,
     "verl.workers.rollout.vllm_rollout.bucketed_weight_transfer": _own_weights,
-    "vllm._custom_ops": _plain_linears,
+    "vllm._custom_ops": _plain_weights,
     "vllm.utils.network_utils": _ports_of_servers,
 }
 
