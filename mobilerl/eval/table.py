@@ -1,12 +1,16 @@
-"""`python -m mobilerl.eval.table NAME=RESULTS ...`: prints a Markdown table of evaluations.
+"""`python -m mobilerl.eval.table [--json FILE] NAME=RESULTS ...`: prints a Markdown table of evaluations.
 
 Differences are to the first row with the same instances. Results with the same name are one row: the same set-up with
 several seeds. Where a row or the first one has several, intervals are over seeds and task templates (`eval.intervals`);
 otherwise that of a rate is over episodes (Wilson), and that of a difference resamples instances, paired.
+
+`--json` writes what the table is made of, the outcome of every episode; with no NAME=RESULTS it is read instead.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +21,8 @@ from typing import Any
 from mobilerl.eval.intervals import crossed, rates_table
 from mobilerl.eval.report import UNSEEN, difference, percent, read_results
 from mobilerl.eval.statistics import Interval, wilson_interval
+from mobilerl.records import Status
+from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import printable
 
 PARTS = ("phrasings", "pairs", "apps")
@@ -61,6 +67,52 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
             raise ValueError(f"{word!r} is not NAME=RESULTS, such as SFT=runs/sft/eval/sim/results.json")
         found.setdefault(name, []).append(read_results(Path(path)))
     return [Entry(name, tuple(results)) for name, results in found.items()]
+
+
+def write_figures(path: Path, entries: Sequence[Entry]) -> None:
+    """Writes what `markdown` needs of the entries, with a line for each evaluation."""
+    rows = [{"name": entry.name, **_figures(results)} for entry in entries for results in entry.results]
+    lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in rows)
+    write_atomic(path, f'{{"schema": 1, "rows": [\n{lines}\n]}}\n'.encode())
+
+
+def _figures(results: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: results[name] for name in ("suite", "success_rate", "successes", "trials", "pass_at_k")}
+    if UNSEEN in results:
+        kept[UNSEEN] = {"success_rate": results[UNSEEN]["success_rate"]}
+    if "parts" in results:
+        kept["parts"] = {part: _figures(found) for part, found in results["parts"].items()}
+    episodes = [
+        [e["task_id"], e["template"], e["trial"], None if e["status"] == Status.INFRA_ERROR else int(e["success"])]
+        for e in results["instances"]
+    ]
+    return kept | {"episodes": episodes}
+
+
+def read_figures(path: Path) -> list[Entry]:
+    """Reads the entries of a file by `write_figures`. Raises ValueError if it is not one."""
+    try:
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for row in json.loads(path.read_bytes())["rows"]:
+            found.setdefault(row["name"], []).append(_with_instances(row))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a file of `python -m mobilerl.eval.table --json`: {error!r}") from None
+    return [Entry(name, tuple(results)) for name, results in found.items()]
+
+
+def _with_instances(row: Mapping[str, Any]) -> dict[str, Any]:
+    instances = [
+        {
+            "task_id": task_id,
+            "template": template,
+            "trial": trial,
+            "success": bool(success),
+            "status": Status.INFRA_ERROR if success is None else Status.FINISHED,
+        }
+        for task_id, template, trial, success in row["episodes"]
+    ]
+    parts = {part: _with_instances(found) for part, found in row.get("parts", {}).items()}
+    return {**row, "instances": instances, **({"parts": parts} if parts else {})}
 
 
 def markdown(entries: Sequence[Entry]) -> str:
@@ -135,10 +187,19 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m mobilerl.eval.table", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--json", type=Path, help="file with the figures")
+    parser.add_argument("results", nargs="*", metavar="NAME=RESULTS", help="a row's name and a results.json of it")
+    args = parser.parse_args(words)
     try:
-        entries = read_entries(words)
-        if not entries:
-            raise ValueError("give at least one NAME=RESULTS")
+        if args.results:
+            entries = read_entries(args.results)
+            if args.json:
+                write_figures(args.json, entries)
+        elif args.json:
+            entries = read_figures(args.json)
+        else:
+            raise ValueError("give at least one NAME=RESULTS, or --json with a file of figures")
         print(markdown(entries))
     except ValueError as error:
         print(f"mobilerl: error: {printable(str(error))}", file=sys.stderr)

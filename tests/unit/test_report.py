@@ -1,11 +1,12 @@
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from mobilerl.eval.intervals import crossed, rates_table
 from mobilerl.eval.report import EpisodeResult, build_results, difference, print_results, read_results, write_results
-from mobilerl.eval.table import Entry, markdown
+from mobilerl.eval.table import Entry, markdown, read_figures, write_figures
 
 
 def episode(task, trial=0, success=True, status="finished", steps=4, feasible=True) -> EpisodeResult:
@@ -15,6 +16,7 @@ def episode(task, trial=0, success=True, status="finished", steps=4, feasible=Tr
     )
 
 
+DOCS = Path(__file__).parents[2] / "docs"
 EPISODES = [
     episode("alarm-1", 0, True, steps=2),
     episode("alarm-1", 1, False, "truncated", steps=6),
@@ -109,3 +111,26 @@ def test_a_table_of_one_instance_has_no_difference():
     entries = [Entry(name, (build_results("sim", {}, [episode("t-0")]),)) for name in ("before", "after")]
     head, _, *rows = markdown(entries).splitlines()
     assert "difference" not in head and len(rows) == 2 and all("100.0%" in row for row in rows)
+
+
+def test_a_table_comes_back_equal_from_its_figures(tmp_path):
+    before = build_results("sim", {}, EPISODES)
+    better = [episode(e.task_id, e.trial, e.trial == 0, e.status, e.steps, e.feasible) for e in EPISODES]
+    after = build_results("sim", {}, better)
+    after["parts"] = {"pairs": before}
+    after["unseen_templates"] = before
+    entries = [Entry("SFT", (before,)), Entry("AdaGRPO", (after,)), Entry("two seeds", (before, after))]
+    write_figures(tmp_path / "figures.json", entries)
+    assert markdown(read_figures(tmp_path / "figures.json")) == markdown(entries)
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ValueError, match="other.json: not a file of"):
+        read_figures(tmp_path / "other.json")
+
+
+OF_EPISODES = [file for file in sorted(DOCS.glob("*.json")) if '"rows"' in file.read_text()]
+"""Figures by `eval.table`; the others have tests of their own."""
+
+
+@pytest.mark.parametrize("file", OF_EPISODES, ids=lambda file: file.name)
+def test_the_published_tables_are_those_of_the_published_episodes(file):
+    assert markdown(read_figures(file)) in (DOCS / "results.md").read_text()
