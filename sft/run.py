@@ -28,17 +28,19 @@ from mobilerl.sft.pretraining import (
 )
 from mobilerl.sft.proposers import reasoned
 from mobilerl.sft.samples import ExpertStep, Sample, encode, encode_all
-from mobilerl.sft.seeing import learn_to_see
+from mobilerl.sft.seeing import describing_samples, learn_to_see
 from mobilerl.sft.training import StageTrainer
 from mobilerl.system.atomic_files import put_folder, remove_leftovers, sync_folder
 from mobilerl.system.terminal import header, progress_bar, say
 from mobilerl.training.announcements import next_commands
 
 STAGES = (1, 2)
-FOLDERS = ("init", "seeing", "copying", "reading", "goals", "stage1", "stage2-round*", "final")
+FOLDERS = ("init", "seeing", "describing", "copying", "reading", "goals", "stage1", "stage2-round*", "final")
 """Checkpoint folders. Each is written as `.NAME.tmp`, from the job in `.NAME.job`, and then renamed."""
 PRETRAINING_RATE = 2e-3
-"""Peak learning rate of reading pre-training."""
+"""Peak learning rate of pre-training on screens."""
+DESCRIBED = 3
+"""Number of screenshots that are described for each that the vision tower alone learns from."""
 COPYING_SHARE = 0.4
 """Number of copying samples in reading pre-training, as a fraction of the reading samples."""
 REFRESH_SHARE = 0.1
@@ -92,9 +94,15 @@ class SftRun(StageTrainer):
         count = self.recipe.sft.seeing_samples if wanted else 0
         if not count:
             return base
-        if made := self.find_finished("seeing"):
-            return made
         codec = Codec.load(base, self.recipe.engine.max_pixels)
+        seen = self.find_finished("seeing") or self._train_tower(base, codec, count)
+        rng = random.Random(f"{self.seed}/describing")
+        samples = describing_samples(self.data.expert_steps, codec, DESCRIBED * count, rng)
+        return self.find_finished("describing") or self.train(
+            "describing", seen, codec, samples, 1.0, PRETRAINING_BATCH_SIZE, PRETRAINING_RATE
+        )
+
+    def _train_tower(self, base: Path, codec: Codec, count: int) -> Path:
         temporary = self.run_dir / ".seeing.tmp"
         began = time.monotonic()
         with progress_bar("seeing: steps") as show:

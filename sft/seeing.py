@@ -1,16 +1,17 @@
-"""Seeing pre-training of a tiny model's vision tower: every token of a screenshot is to say what it shows.
+"""Seeing pre-training of a tiny model from scratch: first its vision tower, then finding what a screenshot shows.
 
-A pretrained tower sees words in an image; a random one gives tokens that language layers cannot tell apart, and with
-only an action's coordinates to learn from they hardly begin to. Here each image token within an element of the screen
-is trained to have the embeddings of the element's words and of the point that touches it, so that language layers find
-it like a word of the prompt. Only the tower is trained.
+A pretrained model sees words in an image and finds them. A random tower gives tokens that language layers cannot tell
+apart, and with only an action's coordinates to learn from they do not begin to. So each image token within an element
+of the screen is first trained to have the embeddings of the element's words and of the point that touches it, the
+tower's weights alone. Then all weights learn from screenshots that are followed by a description of every element: nine
+lookups where a demonstrated step has one, which is what it takes to leave the plateau of guessing.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,22 @@ from mobilerl.envs.base import COORD_MAX
 from mobilerl.models.codec import Codec
 from mobilerl.models.loading import load_model, save_model
 from mobilerl.policy.screen import Element, Screen
-from mobilerl.sft.samples import ExpertStep
+from mobilerl.sft.samples import ExpertStep, Sample
 
 BATCH_SIZE = 16
 LEARNING_RATE = 3e-3
 WARMUP = 30
 """Optimizer steps over which the learning rate rises; it decays to 0 over the second half of all."""
-SHARPNESS = 4.0
-"""Factor on the logits, products of image tokens with word embeddings of unit length."""
+
+
+def _name(element: Element) -> list[str]:
+    return element.text.replace("|", " ").split()
 
 
 def said_words(element: Element, codec: Codec) -> list[int]:
     """Ids of an element's words, of its states and of the point that touches it."""
     x, y = element.centre
-    texts = [" ".join([*element.text.split("|"), *element.states]), str(x), str(y)]
+    texts = [" ".join([*_name(element), *element.states]), str(x), str(y)]
     return [i for ids in codec.tokenizer(texts, add_special_tokens=False)["input_ids"] for i in ids]
 
 
@@ -51,14 +54,12 @@ def label_tokens(screen: Screen, rows: int, columns: int, codec: Codec) -> list[
 
 
 def seeing_loss(tokens: Tensor, labels: Sequence[Sequence[int]], words: Tensor) -> Tensor:
-    """Mean over image tokens (N, hidden) of the cross-entropy between what they say and the uniform distribution over
-    their labels; those without any are left out. `words` (vocabulary, hidden) are unit vectors."""
-    rows = torch.tensor([i for i, said in enumerate(labels) for _ in said])
-    ids = torch.tensor([word for said in labels for word in said])
-    shares = torch.tensor([1 / len(said) for said in labels for _ in said])
-    log_probs = (SHARPNESS * tokens[rows.unique()] @ words.T).log_softmax(-1)
-    places = torch.searchsorted(rows.unique(), rows)
-    return -(log_probs[places, ids] * shares).sum() / len(rows.unique())
+    """Mean over image tokens (N, hidden) of the squared distance to the sum of their labels' embeddings `words`
+    (vocabulary, hidden); those without any are left out. A cross-entropy would leave tokens free to be mostly
+    something else, in which language layers find no words."""
+    labeled = [i for i, said in enumerate(labels) if said]
+    wanted = torch.stack([words[list(labels[i])].sum(0) for i in labeled])
+    return (tokens[labeled] - wanted).square().sum(-1).mean()
 
 
 def learn_to_see(
@@ -72,13 +73,14 @@ def learn_to_see(
     optimizer = torch.optim.AdamW(tower.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
     total = math.ceil(count / BATCH_SIZE)
     merge = codec.image_processor.merge_size
+    known: dict[int, list[list[int]]] = {}
     for number in range(total):
-        drawn = rng.choices(steps, k=BATCH_SIZE)
-        patches = [codec.images.patches(step.observation.screenshot) for step in drawn]
-        sizes = [(int(grid[1]) // merge, int(grid[2]) // merge) for _, grid in patches]
-        labels = [
-            said for step, size in zip(drawn, sizes, strict=True) for said in label_tokens(step.screen, *size, codec)
-        ]
+        drawn = rng.choices(range(len(steps)), k=BATCH_SIZE)
+        patches = [codec.images.patches(steps[i].observation.screenshot) for i in drawn]
+        for i, (_, grid) in zip(drawn, patches, strict=True):
+            if i not in known:
+                known[i] = label_tokens(steps[i].screen, int(grid[1]) // merge, int(grid[2]) // merge, codec)
+        labels = [said for i in drawn for said in known[i]]
         pixels = codec.images.values([raw for raw, _ in patches], words.device)
         grid = torch.tensor([g.tolist() for _, g in patches], device=words.device)
         loss = seeing_loss(tower(pixels, grid_thw=grid).pooler_output, labels, words)
@@ -92,3 +94,24 @@ def learn_to_see(
         show(number + 1, total, f"loss {loss.item():.3f}")
     save_model(model, codec, out)
     return out
+
+
+def describing_samples(steps: Sequence[ExpertStep], codec: Codec, count: int, rng: random.Random) -> Iterator[Sample]:
+    """`count` screenshots drawn from `steps`, each followed by a line for every element that can be acted on; more of
+    those with more of these, and none with only one, in which there is nothing to find.
+
+    A line has the words of its name in random order, the point that touches it, and its states: whatever word comes
+    first, the rest can only be found on the screenshot. The point follows the last word at once, since finding what the
+    current token says is learned sooner than finding what an earlier one said.
+    """
+    prompt: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "image"}]}]
+    shown = [[element for element in step.screen.elements if element.mark is not None] for step in steps]
+    for step, marked in rng.choices(list(zip(steps, shown, strict=True)), weights=[len(s) - 1 for s in shown], k=count):
+        lines = [_line(element, rng) for element in rng.sample(marked, len(marked))]
+        images = (step.observation.screenshot,)
+        yield Sample(codec.encode(prompt, images), codec.encode_response("".join(lines)), images)
+
+
+def _line(element: Element, rng: random.Random) -> str:
+    name = _name(element)
+    return " ".join([*rng.sample(name, len(name)), *map(str, element.centre), *element.states]) + "\n"

@@ -125,8 +125,8 @@ class SftSection(Section):
     goal_samples: Annotated[Count, OnlyWith({"suite.type": ("generated", "phone")})] = 0
     """Number of goal samples, which have no screens, for a tiny model; 0 for none."""
     seeing_samples: Annotated[Count, OnlyWith({"agent.screenshots": ANY})] = 0
-    """Number of demonstrated screenshots of seeing pre-training, for the vision tower of a tiny model from scratch; 0
-    for none."""
+    """Number of demonstrated screenshots that the vision tower of a tiny model from scratch learns from in seeing
+    pre-training; three times as many are described. 0 for none."""
     sources: tuple[SourceSection, ...] = ()
     """Recorded demonstrations, in addition to those of the suite's experts."""
     stage1_epochs: Rate = 1.0

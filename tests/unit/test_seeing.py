@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
+import random
 from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.nn.functional import normalize
 
 from mobilerl.models.tiny import build_word_tokenizer
 from mobilerl.policy.screen import Element, Screen
-from mobilerl.sft.seeing import SHARPNESS, label_tokens, seeing_loss
+from mobilerl.sft.seeing import describing_samples, label_tokens, seeing_loss
 
 LEFT = Element(1, "", ("click",), ("checked",), "red star", (0, 0, 499, 999), 0)
+RIGHT = Element(2, "", ("click",), (), "moon", (500, 0, 999, 999), 0)
+TITLE = Element(None, "", (), (), "Board", (0, 0, 999, 99), 0)
 
 
 def test_tokens_say_the_words_and_the_point_of_the_element_at_their_center():
@@ -24,9 +25,26 @@ def test_tokens_say_the_words_and_the_point_of_the_element_at_their_center():
     assert labels[0][3:] == [i for n in (x, y) for i in tokenizer.encode(str(n), add_special_tokens=False)]
 
 
-def test_the_loss_is_the_mean_cross_entropy_of_the_tokens_with_labels():
-    words = normalize(torch.eye(3))
-    tokens = torch.tensor([[1.0, 0.0, 0.0], [5.0, 5.0, 5.0], [0.0, 0.0, 0.0]])
-    first = -SHARPNESS / 2 + math.log(math.exp(SHARPNESS) + 2)  # half of its labels are the word that it says
-    expected = (first + math.log(3)) / 2
-    assert seeing_loss(tokens, [[0, 1], [], [2]], words).item() == pytest.approx(expected)
+def test_the_loss_is_the_mean_squared_distance_of_the_tokens_with_labels():
+    words = torch.eye(3)
+    tokens = torch.tensor([[1.0, 0.0, 2.0], [5.0, 5.0, 5.0], [0.0, 0.0, 1.0]])
+    # (1 0 2) from (1 1 0): 1 + 4; the second has no label; the third says its word.
+    assert seeing_loss(tokens, [[0, 1], [], [2]], words).item() == pytest.approx((5 + 0) / 2)
+
+
+def test_a_screenshot_is_followed_by_what_to_touch_in_random_order():
+    step = SimpleNamespace(
+        screen=Screen((TITLE, LEFT, RIGHT), 100, 100), observation=SimpleNamespace(screenshot=b"a screenshot")
+    )
+    codec = SimpleNamespace(encode=lambda messages, images: images, encode_response=lambda text: text)
+    texts = set()
+    for sample in describing_samples([step], codec, 50, random.Random(0)):
+        assert sample.prompt_ids == sample.images == (b"a screenshot",)
+        assert set(sample.response_ids.splitlines()) <= {
+            "red star 249 499 checked",
+            "star red 249 499 checked",
+            "moon 749 499",
+        }
+        assert len(sample.response_ids.splitlines()) == 2 and "moon" in sample.response_ids
+        texts.add(sample.response_ids)
+    assert len(texts) == 4, "two orders of the elements and two of the first one's name"

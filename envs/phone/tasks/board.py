@@ -41,6 +41,7 @@ class _Board(Template):
         for row_id in on:
             phone.update(TILES, row_id, on=1)
         self.tiles = [f"{tile['color']} {tile['icon']}" for tile in tiles if self.wanted(tile)]
+        """Those to flip."""
         flipped = on ^ {tile["_id"] for tile in tiles if self.wanted(tile)}
         self.goal = {tile["_id"]: int(tile["_id"] in flipped) for tile in tiles}
 
@@ -52,9 +53,18 @@ class _Board(Template):
         return {tile["_id"]: tile["on"] for tile in phone.rows(TILES)} == self.goal
 
     def expert(self, ui: UI) -> Iterator[Action]:
+        """Thinks the goal's words for the tiles, up to the first to flip, with the states of their switches."""
         yield Launch(self.app)
-        for name in self.tiles:
-            yield ui.tap(name)
+        seen: list[str] = []
+        flipped: set[str] = set()
+        for word in [self.p[name] for name in ("color", "icon") if name in self.p]:
+            tile = next(name for name in self.tiles if word in name.split())
+            if tile not in flipped:
+                self.thought = " ".join([*seen, word, "unchecked"])
+                yield ui.tap(tile)
+                flipped.add(tile)
+            seen += [word, "checked"]
+        self.thought = " ".join(seen)
         yield Finish()
 
 
@@ -95,3 +105,11 @@ class BoardAllOff(_Board):
 
     def is_on(self, tile: dict[str, str]) -> bool:
         return self.wanted(tile)
+
+    def expert(self, ui: UI) -> Iterator[Action]:
+        yield Launch(self.app)
+        self.thought = "checked"
+        for tile in self.tiles:
+            yield ui.tap(tile)
+        self.thought = "unchecked"
+        yield Finish()
