@@ -112,11 +112,14 @@ class SftRun(StageTrainer):
         return self.run_dir / "seeing"
 
     def _add_reading(self, name: str, codec: Codec, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """For a tiny model, adds some new reading samples, since it forgets words that do not occur."""
+        """For a tiny model, adds some new reading samples, since it forgets words that do not occur, and as many
+        described screenshots, since actions alone are learned by guessing, which unlearns to look."""
         count = 0
         for sample in samples:
             count += 1
             yield sample
+        if self.recipe.sft.seeing_samples and not self.recipe.model:
+            yield from describing_samples(self.data.expert_steps, codec, count, random.Random(f"{self.seed}/{name}"))
         if self.recipe.sft.reading_samples and tiny.is_tiny(codec.tokenizer):
             rng = random.Random(f"{self.seed}/{name}")
             yield from reading_samples(self.data.words, codec, int(REFRESH_SHARE * count), rng)

@@ -77,9 +77,9 @@ def learn_to_see(
     for number in range(total):
         drawn = rng.choices(range(len(steps)), k=BATCH_SIZE)
         patches = [codec.images.patches(steps[i].observation.screenshot) for i in drawn]
-        for i, (_, grid) in zip(drawn, patches, strict=True):
+        for i, (_, size) in zip(drawn, patches, strict=True):
             if i not in known:
-                known[i] = label_tokens(steps[i].screen, int(grid[1]) // merge, int(grid[2]) // merge, codec)
+                known[i] = label_tokens(steps[i].screen, int(size[1]) // merge, int(size[2]) // merge, codec)
         labels = [said for i in drawn for said in known[i]]
         pixels = codec.images.values([raw for raw, _ in patches], words.device)
         grid = torch.tensor([g.tolist() for _, g in patches], device=words.device)
@@ -100,7 +100,7 @@ def describing_samples(steps: Sequence[ExpertStep], codec: Codec, count: int, rn
     """`count` screenshots drawn from `steps`, each followed by a line for every element that can be acted on; more of
     those with more of these, and none with only one, in which there is nothing to find.
 
-    A line has the words of its name in random order, the point that touches it, and its states: whatever word comes
+    A line has some words of its name in random order, the point that touches it, and its states: whatever word comes
     first, the rest can only be found on the screenshot. The point follows the last word at once, since finding what the
     current token says is learned sooner than finding what an earlier one said.
     """
@@ -114,4 +114,5 @@ def describing_samples(steps: Sequence[ExpertStep], codec: Codec, count: int, rn
 
 def _line(element: Element, rng: random.Random) -> str:
     name = _name(element)
-    return " ".join([*rng.sample(name, len(name)), *map(str, element.centre), *element.states]) + "\n"
+    said = rng.sample(name, rng.randint(min(1, len(name)), len(name)))
+    return " ".join([*said, *map(str, element.centre), *element.states]) + "\n"

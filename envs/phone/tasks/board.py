@@ -53,17 +53,19 @@ class _Board(Template):
         return {tile["_id"]: tile["on"] for tile in phone.rows(TILES)} == self.goal
 
     def expert(self, ui: UI) -> Iterator[Action]:
-        """Thinks the goal's words for the tiles, up to the first to flip, with the states of their switches."""
+        """Thinks what it sees of the tiles up to the first to flip, as screenshots are described in `sft.seeing`."""
         yield Launch(self.app)
         seen: list[str] = []
         flipped: set[str] = set()
         for word in [self.p[name] for name in ("color", "icon") if name in self.p]:
             tile = next(name for name in self.tiles if word in name.split())
+            tap = ui.tap(tile)
+            line = f"{word} {tap.x} {tap.y}"
             if tile not in flipped:
-                self.thought = " ".join([*seen, word, "unchecked"])
-                yield ui.tap(tile)
+                self.thought = " ".join([*seen, line, "unchecked"])
+                yield tap
                 flipped.add(tile)
-            seen += [word, "checked"]
+            seen += [line, "checked"]
         self.thought = " ".join(seen)
         yield Finish()
 
@@ -108,8 +110,9 @@ class BoardAllOff(_Board):
 
     def expert(self, ui: UI) -> Iterator[Action]:
         yield Launch(self.app)
-        self.thought = "checked"
         for tile in self.tiles:
-            yield ui.tap(tile)
-        self.thought = "unchecked"
+            tap = ui.tap(tile)
+            self.thought = f"{tile} {tap.x} {tap.y} checked"
+            yield tap
+        self.thought = ""
         yield Finish()

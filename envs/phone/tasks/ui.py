@@ -68,7 +68,7 @@ class UI:
                 return popup.decline
         return None
 
-    def tap(self, name: str, nth: int = 0) -> Action:
+    def tap(self, name: str, nth: int = 0) -> Tap:
         """Taps what reads `name` exactly (text or description); `nth` picks among several, -1 the last."""
         return Tap(*self._centre(name, nth))
 
