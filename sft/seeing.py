@@ -97,16 +97,19 @@ def learn_to_see(
 
 
 def describing_samples(steps: Sequence[ExpertStep], codec: Codec, count: int, rng: random.Random) -> Iterator[Sample]:
-    """`count` screenshots drawn from `steps`, each followed by a line for every element that can be acted on; more of
-    those with more of these, and none with only one, in which there is nothing to find.
+    """`count` screenshots drawn from `steps`, each followed by a line for every element that can be acted on; none of
+    those with fewer than two, in which there is nothing to find. Raises ValueError if that leaves none.
 
     A line has some words of its name in random order, the point that touches it, and its states: whatever word comes
     first, the rest can only be found on the screenshot. The point follows the last word at once, since finding what the
     current token says is learned sooner than finding what an earlier one said.
     """
     prompt: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "image"}]}]
-    shown = [[element for element in step.screen.elements if element.mark is not None] for step in steps]
-    for step, marked in rng.choices(list(zip(steps, shown, strict=True)), weights=[len(s) - 1 for s in shown], k=count):
+    shown = [(step, [element for element in step.screen.elements if element.mark is not None]) for step in steps]
+    several = [(step, marked) for step, marked in shown if len(marked) > 1]
+    if not several:
+        raise ValueError("sft.seeing_samples: no demonstrated screen has two elements to describe; set it to 0")
+    for step, marked in rng.choices(several, k=count):
         lines = [_line(element, rng) for element in rng.sample(marked, len(marked))]
         images = (step.observation.screenshot,)
         yield Sample(codec.encode(prompt, images), codec.encode_response("".join(lines)), images)

@@ -36,9 +36,10 @@ def test_a_screenshot_is_followed_by_what_to_touch_in_random_order():
     step = SimpleNamespace(
         screen=Screen((TITLE, LEFT, RIGHT), 100, 100), observation=SimpleNamespace(screenshot=b"a screenshot")
     )
+    bare = SimpleNamespace(screen=Screen((TITLE,), 100, 100))
     codec = SimpleNamespace(encode=lambda messages, images: images, encode_response=lambda text: text)
     texts = set()
-    for sample in describing_samples([step], codec, 50, random.Random(0)):
+    for sample in describing_samples([bare, step], codec, 50, random.Random(0)):
         assert sample.prompt_ids == sample.images == (b"a screenshot",)
         assert set(sample.response_ids.splitlines()) <= {
             "red star 249 499 checked",
@@ -50,3 +51,5 @@ def test_a_screenshot_is_followed_by_what_to_touch_in_random_order():
         assert len(sample.response_ids.splitlines()) == 2 and "moon" in sample.response_ids
         texts.add(sample.response_ids)
     assert len(texts) == 8, "two orders of the elements, and the first one's words alone or in either order"
+    with pytest.raises(ValueError, match="sft.seeing_samples: no demonstrated screen"):
+        next(describing_samples([bare], codec, 1, random.Random(0)))
