@@ -1,8 +1,9 @@
 """`python -m mobilerl.eval.stages [--json FILE] NAME=DIR ...`: what each training stage learns and forgets.
 
-`DIR/sim` and `DIR/generated` are evaluations of the checkpoint after a stage, all on the same instances. The table has
-a column for each part of them, and the largest loss of any part since the stage before. `--json` writes the figures
-that the table is made of; with no NAME=DIR it is read instead.
+`DIR/sim` and `DIR/generated` are evaluations of the checkpoint after a stage, all on the same instances; folders with
+the same name are one stage, trained with several seeds. The table has a column for each part of them, and the largest
+loss of any part since the stage before. Intervals are over seeds and task templates (`eval.intervals`). `--json` writes
+the figures that the table is made of; with no NAME=DIR it is read instead.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from mobilerl.eval.intervals import crossed, valid_episodes
 from mobilerl.eval.report import UNSEEN, read_results
-from mobilerl.eval.statistics import wilson_interval
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import printable
 
@@ -29,50 +32,82 @@ COLUMNS = {
 }
 """Parts of the evaluations, with their titles."""
 
+Counts = dict[str, dict[str, tuple[int, int]]]
+"""Of one seed: successes and trials of every template of every part."""
 
-def gather(stages: Mapping[str, Path]) -> dict[str, Any]:
-    """Successes and trials of every part after every stage. Raises ValueError for results that are not comparable."""
-    found, known = [], None
-    for name, folder in stages.items():
-        sim, generated = (read_results(folder / suite / "results.json") for suite in ("sim", "generated"))
-        if UNSEEN not in sim or "parts" not in generated:
-            raise ValueError(f"{folder}: evaluate all templates of `sim` and all parts of `generated`")
-        parts = {"phone": sim, "unseen": sim[UNSEEN], generated["part"]: generated, **generated["parts"]}
-        instances = {part: sorted(e["task_id"] for e in results["instances"]) for part, results in parts.items()}
-        if known not in (None, instances):
-            raise ValueError(
-                f"{folder} has other instances than the stages before: use the same --split and --instances"
-            )
-        known = instances
-        counts = {part: {"successes": parts[part]["successes"], "trials": parts[part]["trials"]} for part in COLUMNS}
-        found.append({"name": name, "parts": counts})
-    return {"schema": 1, "stages": found}
+
+def gather(stages: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
+    """Counts of every seed after every stage. Raises ValueError for results that are not comparable."""
+    known: dict[str, list[str]] | None = None
+    found = []
+    for name, folders in stages.items():
+        seeds = []
+        for folder in folders:
+            parts = _read_parts(folder)
+            instances = {part: sorted(e["task_id"] for e in results["instances"]) for part, results in parts.items()}
+            if known not in (None, instances):
+                raise ValueError(
+                    f"{folder} has other instances than the stages before: use the same --split and --instances"
+                )
+            known = instances
+            seeds.append({part: _count(parts[part]) for part in COLUMNS})
+        found.append({"name": name, "seeds": seeds})
+    return {"schema": 2, "stages": found}
+
+
+def _read_parts(folder: Path) -> dict[str, Mapping[str, Any]]:
+    sim, generated = (read_results(folder / suite / "results.json") for suite in ("sim", "generated"))
+    if UNSEEN not in sim or "parts" not in generated:
+        raise ValueError(f"{folder}: evaluate all templates of `sim` and all parts of `generated`")
+    return {"phone": sim, "unseen": sim[UNSEEN], generated["part"]: generated, **generated["parts"]}
+
+
+def _count(results: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    counts: dict[str, tuple[int, int]] = {}
+    for episode in valid_episodes(results):
+        successes, trials = counts.get(episode["template"], (0, 0))
+        counts[episode["template"]] = successes + episode["success"], trials + 1
+    return counts
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """The table: success rates with Wilson intervals over episodes, in percent, and losses in points."""
+    """The table: success rates and below them the differences to the stage before, in percent, with intervals."""
     lines = [["after", *COLUMNS.values(), "most forgotten"], ["---"] * (len(COLUMNS) + 2)]
-    before: dict[str, float] = {}
+    before: list[Counts] | None = None
     for stage in found["stages"]:
-        rates = {part: stage["parts"][part]["successes"] / stage["parts"][part]["trials"] for part in COLUMNS}
-        losses = {part: before[part] - rates[part] for part in before}
-        worst = max(losses, key=losses.__getitem__, default="")
-        lost = (
-            f"{COLUMNS[worst]}: {-100 * losses[worst]:.1f}"
-            if worst and losses[worst] > 0
-            else "nothing"
-            if before
-            else ""
-        )
-        lines.append([stage["name"], *(_cell(stage["parts"][part]) for part in COLUMNS), lost])
-        before = rates
+        seeds: list[Counts] = stage["seeds"]
+        several = f", {len(seeds)} seeds" if len(seeds) > 1 else ""
+        rates = [_cell(*_tables(part, seeds)) for part in COLUMNS]
+        lines.append([stage["name"] + several, *rates, _most_forgotten(before, seeds) if before else ""])
+        if before:
+            lines.append(["difference", *(_cell(*_tables(part, seeds, before)) for part in COLUMNS), ""])
+        before = seeds
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _cell(counts: Mapping[str, int]) -> str:
-    interval = wilson_interval(counts["successes"], counts["trials"])
-    rate = f"{100 * counts['successes'] / counts['trials']:.1f} %"
-    return f"{rate} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+def _tables(part: str, *stages: Sequence[Counts]) -> list[np.ndarray]:
+    """For each stage, success rates by seed and template; of the templates that all have episodes of."""
+    counted = [seed[part] for seeds in stages for seed in seeds]
+    names = sorted(set.intersection(*map(set, counted)))
+    return [np.array([[s / n for s, n in (seed[part][name] for name in names)] for seed in seeds]) for seeds in stages]
+
+
+def _most_forgotten(before: Sequence[Counts], after: Sequence[Counts]) -> str:
+    changes = {part: float(np.subtract(*(t.mean() for t in _tables(part, after, before)))) for part in COLUMNS}
+    worst = min(changes, key=changes.__getitem__)
+    return f"{COLUMNS[worst]}: {100 * changes[worst]:.1f}" if changes[worst] < 0 else "nothing"
+
+
+def _cell(table: np.ndarray, minus: np.ndarray | None = None) -> str:
+    mean = float(table.mean()) - (0 if minus is None else float(minus.mean()))
+    text = f"{100 * mean:.1f} %" if minus is None else f"{100 * mean:+.1f}"
+    estimate = crossed(table, minus)
+    if estimate is None:
+        return text
+    low, high = estimate.interval.low, estimate.interval.high
+    if minus is not None:
+        return f"{text} ({100 * low:+.1f} to {100 * high:+.1f})"
+    return f"{text} ({100 * max(low, 0):.1f} to {100 * min(high, 1):.1f})"
 
 
 def main(words: Sequence[str]) -> int:
@@ -84,7 +119,10 @@ def main(words: Sequence[str]) -> int:
     args = parser.parse_args(words)
     try:
         if args.stages:
-            found = gather({name: Path(folder) for name, _, folder in (word.partition("=") for word in args.stages)})
+            folders: dict[str, list[Path]] = {}
+            for name, _, folder in (word.partition("=") for word in args.stages):
+                folders.setdefault(name, []).append(Path(folder))
+            found = gather(folders)
             if args.json:
                 write_atomic(args.json, (json.dumps(found, indent=1) + "\n").encode())
         elif args.json:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mobilerl.eval import stages
+from mobilerl.eval.intervals import crossed
 from mobilerl.eval.report import UNSEEN, EpisodeResult, build_results, write_results
 from mobilerl.suites.plan import results_by_part, summary
 
@@ -15,10 +17,19 @@ ROOT = Path(__file__).parents[2]
 
 
 def episodes(split: str, successes: int, first: int = 0) -> list[EpisodeResult]:
-    """Four of a part, of which so many succeed."""
+    """Four of a part, two of each template, of which so many succeed."""
     return [
         EpisodeResult(
-            f"{split}-{first + i}", "t", "App", True, split, 0, float(i < successes), i < successes, 3, "finished"
+            f"{split}-{first + i}",
+            "st"[i % 2],
+            "App",
+            True,
+            split,
+            0,
+            float(i < successes),
+            i < successes,
+            3,
+            "finished",
         )
         for i in range(4)
     ]
@@ -38,21 +49,25 @@ def evaluate(folder, phone: int, unseen: int, generated: int, first: int = 0):
 
 def test_what_a_stage_forgot_most_stands_in_its_row(tmp_path, capsys):
     before, after = evaluate(tmp_path / "a", 1, 0, 3), evaluate(tmp_path / "b", 4, 0, 1)
+    again = evaluate(tmp_path / "c", 2, 0, 1)
     file = tmp_path / "stages.json"
-    assert stages.main(["--json", str(file), f"start={before}", f"SFT={after}"]) == 0
+    assert stages.main(["--json", str(file), f"start={before}", f"SFT={after}", f"SFT={again}"]) == 0
     table = capsys.readouterr().out
-    start, sft = (line.split(" | ") for line in table.splitlines()[2:])
-    assert start[1] == "25.0 % (4.6 to 69.9)" and start[-1].strip(" |") == ""
-    assert [cell.split(" (")[0] for cell in sft[1:-1]] == ["100.0 %", "0.0 %", *["25.0 %"] * 4]
-    assert sft[-1] == "generated: instances: -50.0 |"
+    start, sft, difference = (line.strip("| ").split(" | ") for line in table.splitlines()[2:])
+    assert start[1].startswith("25.0 % (0.0 to 100.0)") and len(start) == 7, "nothing is forgotten at the start"
+    assert sft[0] == "SFT, 2 seeds"
+    assert [cell.split(" (")[0] for cell in sft[1:-1]] == ["75.0 %", "0.0 %", *["25.0 %"] * 4]
+    assert sft[-1] == "generated: instances: -50.0"
+    rates = crossed(np.array([[1, 1], [0.5, 0.5]]), np.array([[0.5, 0]])).interval
+    assert difference[1] == f"+50.0 ({100 * rates.low:+.1f} to {100 * rates.high:+.1f})"
     assert stages.main(["--json", str(file)]) == 0 and capsys.readouterr().out == table, "it is made of the figures"
-    assert json.loads(file.read_text())["stages"][1]["parts"]["phone"] == {"successes": 4, "trials": 4}
+    assert json.loads(file.read_text())["stages"][1]["seeds"][1]["phone"] == {"s": [1, 2], "t": [1, 2]}
 
 
 def test_stages_on_other_instances_are_not_compared(tmp_path):
     before, after = evaluate(tmp_path / "a", 1, 0, 3), evaluate(tmp_path / "b", 1, 0, 3, first=1)
     with pytest.raises(ValueError, match="other instances"):
-        stages.gather({"a": before, "b": after})
+        stages.gather({"a": [before], "b": [after]})
 
 
 def test_the_published_table_is_that_of_the_published_figures():
