@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,8 @@ from mobilerl.system.terminal import progress_bar
 
 INSTANCES_AT_A_TIME = 10
 """Instances of every template that a process demonstrates before it returns its steps."""
+MANY_PARTS = 20
+"""Number of such parts for which another process is worth its start, on as many cores as there are."""
 SHUFFLE_BUFFER = 256
 """Size of the shuffle buffer of each source, in samples."""
 
@@ -64,13 +67,13 @@ class SftData:
         them."""
         if not has_demonstrations(self.recipe):
             return []
-        number, processes = self.recipe.sft.demos_per_template, self.recipe.sft.processes
+        number = self.recipe.sft.demos_per_template
         parts = [range(i, min(i + INSTANCES_AT_A_TIME, number)) for i in range(0, number, INSTANCES_AT_A_TIME)]
         made: list[ExpertStep] = []
         with ExitStack() as stack:
             show = stack.enter_context(progress_bar("instances demonstrated"))
             run: Callable[..., Iterable[list[ExpertStep]]] = map
-            if processes:
+            if processes := max(self.recipe.sft.processes, min(os.cpu_count() or 1, len(parts) // MANY_PARTS)):
                 run = stack.enter_context(ProcessPoolExecutor(processes, get_context("spawn"))).map
             for part, shown in zip(parts, run(_demonstrate, repeat(self.recipe), parts), strict=True):
                 made += shown

@@ -98,8 +98,9 @@ class SftRun(StageTrainer):
         seen = self.find_finished("seeing") or self._train_tower(base, codec, count)
         rng = random.Random(f"{self.seed}/describing")
         samples = describing_samples(self.data.expert_steps, codec, DESCRIBED * count, rng)
+        rate = min(PRETRAINING_RATE, 2 * self.recipe.sft.learning_rate)
         return self.find_finished("describing") or self.train(
-            "describing", seen, codec, samples, 1.0, PRETRAINING_BATCH_SIZE, PRETRAINING_RATE
+            "describing", seen, codec, samples, 1.0, PRETRAINING_BATCH_SIZE, rate
         )
 
     def _train_tower(self, base: Path, codec: Codec, count: int) -> Path:

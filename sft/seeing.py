@@ -100,9 +100,9 @@ def describing_samples(steps: Sequence[ExpertStep], codec: Codec, count: int, rn
     """`count` screenshots drawn from `steps`, each followed by a line for every element that can be acted on; none of
     those with fewer than two, in which there is nothing to find. Raises ValueError if that leaves none.
 
-    A line has some words of its name in random order, the point that touches it, and its states: whatever word comes
-    first, the rest can only be found on the screenshot. The point follows the last word at once, since finding what the
-    current token says is learned sooner than finding what an earlier one said.
+    A line has one word of its name, drawn at random, the point that touches it, its states, and the rest of its name:
+    whatever word comes first, what follows can only be found on the screenshot. The point follows the word at once,
+    since finding what the current token says is learned sooner than finding what an earlier one said.
     """
     prompt: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "image"}]}]
     shown = [(step, [element for element in step.screen.elements if element.mark is not None]) for step in steps]
@@ -117,5 +117,5 @@ def describing_samples(steps: Sequence[ExpertStep], codec: Codec, count: int, rn
 
 def _line(element: Element, rng: random.Random) -> str:
     name = _name(element)
-    said = rng.sample(name, rng.randint(min(1, len(name)), len(name)))
-    return " ".join([*said, *map(str, element.centre), *element.states]) + "\n"
+    rng.shuffle(name)
+    return " ".join([*name[:1], *map(str, element.centre), *element.states, *name[1:]]) + "\n"

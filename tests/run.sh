@@ -131,7 +131,7 @@ lint=0
 "$VENV/bin/ruff" format --quiet --check . || lint=1
 "$VENV/bin/codespell" || lint=1
 [[ $mode == newest || $mode == locked ]] || "$VENV/bin/mypy" --no-error-summary || lint=1  # a minute, the first time
-"$VENV/bin/shellcheck" -x -P SCRIPTDIR recipes/{,paper/,pretrained/}*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
+"$VENV/bin/shellcheck" -x -P SCRIPTDIR recipes/{,gpu/,paper/,pixels/,pretrained/}*.sh recipes/cluster/{ray-node.sh,slurm.sbatch} docker/*/*.sh mobilerl/benchmarks/*/*.sh tests/*.sh .ci/run || lint=1
 [[ $lint == 0 ]] || say "ruff, codespell, mypy or shellcheck found faults: see above"
 status=0
 if [[ -z $mode && $# == 0 ]]; then

@@ -154,7 +154,7 @@ class SftSection(Section):
     """Samples per forward pass of a process; 0 for its whole share of a batch."""
     processes: Annotated[Count, RESUMABLE] = 0
     """Number of processes on this node, one per GPU (torchrun's --nproc-per-node), that train and make demonstrations;
-    with 0 the main process does both."""
+    with 0 the main process does both. Many demonstrations are made by as many processes as there are cores."""
     deepspeed: str = ""
     """zero2, zero3, zero2-offload, zero3-offload, or a DeepSpeed configuration (*.json); empty for plain DDP."""
     nodes: Annotated[Positive, RESUMABLE] = 1

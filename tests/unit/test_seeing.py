@@ -41,15 +41,10 @@ def test_a_screenshot_is_followed_by_what_to_touch_in_random_order():
     texts = set()
     for sample in describing_samples([bare, step], codec, 50, random.Random(0)):
         assert sample.prompt_ids == sample.images == (b"a screenshot",)
-        assert set(sample.response_ids.splitlines()) <= {
-            "red star 249 499 checked",
-            "star red 249 499 checked",
-            "red 249 499 checked",
-            "star 249 499 checked",
-            "moon 749 499",
-        }
-        assert len(sample.response_ids.splitlines()) == 2 and "moon" in sample.response_ids
+        lines = sample.response_ids.splitlines()
+        assert set(lines) <= {"red 249 499 checked star", "star 249 499 checked red", "moon 749 499"}
+        assert len(lines) == 2 and "moon 749 499" in lines
         texts.add(sample.response_ids)
-    assert len(texts) == 8, "two orders of the elements, and the first one's words alone or in either order"
+    assert len(texts) == 4, "two orders of the elements, and the first one's words in either order"
     with pytest.raises(ValueError, match="sft.seeing_samples: no demonstrated screen"):
         next(describing_samples([bare], codec, 1, random.Random(0)))

@@ -60,12 +60,12 @@ class _Board(Template):
         for word in [self.p[name] for name in ("color", "icon") if name in self.p]:
             tile = next(name for name in self.tiles if word in name.split())
             tap = ui.tap(tile)
-            line = f"{word} {tap.x} {tap.y}"
+            (rest,) = {*tile.split()} - {word}
             if tile not in flipped:
-                self.thought = " ".join([*seen, line, "unchecked"])
+                self.thought = " ".join([*seen, f"{word} {tap.x} {tap.y} unchecked {rest}"])
                 yield tap
                 flipped.add(tile)
-            seen += [line, "checked"]
+            seen.append(f"{word} {tap.x} {tap.y} checked {rest}")
         self.thought = " ".join(seen)
         yield Finish()
 
@@ -112,7 +112,8 @@ class BoardAllOff(_Board):
         yield Launch(self.app)
         for tile in self.tiles:
             tap = ui.tap(tile)
-            self.thought = f"{tile} {tap.x} {tap.y} checked"
+            color, icon = tile.split()
+            self.thought = f"{color} {tap.x} {tap.y} checked {icon}"
             yield tap
         self.thought = ""
         yield Finish()
