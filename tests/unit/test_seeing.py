@@ -20,9 +20,9 @@ TITLE = Element(None, "", (), (), "Board", (0, 0, 999, 99), 0)
 def test_tokens_say_the_words_and_the_point_of_the_element_at_their_center():
     tokenizer = build_word_tokenizer(["red star checked"])
     labels = label_tokens(Screen((LEFT,), 100, 100), 1, 2, SimpleNamespace(tokenizer=tokenizer))
-    assert tokenizer.decode(labels[0]).split()[:3] == ["red", "star", "checked"] and labels[1] == []
+    assert tokenizer.decode(labels[0]).split()[:5] == [*["red", "star"] * 2, "checked"] and labels[1] == []
     x, y = LEFT.centre
-    assert labels[0][3:] == [i for n in (x, y) for i in tokenizer.encode(str(n), add_special_tokens=False)]
+    assert labels[0][5:] == [i for n in (x, y) for i in tokenizer.encode(str(n), add_special_tokens=False)]
 
 
 def test_the_loss_is_the_mean_squared_distance_of_the_tokens_with_labels():
@@ -42,7 +42,7 @@ def test_a_screenshot_is_followed_by_what_to_touch_in_random_order():
     for sample in describing_samples([bare, step], codec, 50, random.Random(0)):
         assert sample.prompt_ids == sample.images == (b"a screenshot",)
         lines = sample.response_ids.splitlines()
-        assert set(lines) <= {"red 249 499 checked star", "star 249 499 checked red", "moon 749 499"}
+        assert set(lines) <= {"red star 249 499 checked", "star red 249 499 checked", "moon 749 499"}
         assert len(lines) == 2 and "moon 749 499" in lines
         texts.add(sample.response_ids)
     assert len(texts) == 4, "two orders of the elements, and the first one's words in either order"
