@@ -102,8 +102,9 @@ def describing_samples(steps: Sequence[ExpertStep], codec: Codec, count: int, rn
     those with fewer than two, in which there is nothing to find. Raises ValueError if that leaves none.
 
     A line has the words of its name in random order, the point that touches it, and its states: whatever word comes
-    first, the rest can only be found on the screenshot. With the point right after the first word, it is found no
-    sooner, but not at all in 60,000 screenshots (docs/results.md).
+    first, the rest can only be found on the screenshot. The first word comes again between the point's coordinates, so
+    that each of them follows a word: finding what the current token says is learned much sooner than finding what an
+    earlier one said (docs/results.md).
     """
     prompt: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "image"}]}]
     shown = [(step, [element for element in step.screen.elements if element.mark is not None]) for step in steps]
@@ -119,4 +120,5 @@ def describing_samples(steps: Sequence[ExpertStep], codec: Codec, count: int, rn
 def _line(element: Element, rng: random.Random) -> str:
     name = _name(element)
     rng.shuffle(name)
-    return " ".join([*name, *map(str, element.centre), *element.states]) + "\n"
+    x, y = map(str, element.centre)
+    return " ".join([*name, x, *name[:1], y, *element.states]) + "\n"

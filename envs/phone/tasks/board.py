@@ -62,10 +62,10 @@ class _Board(Template):
             tap = ui.tap(tile)
             (rest,) = {*tile.split()} - {word}
             if tile not in flipped:
-                self.thought = " ".join([*seen, f"{word} {rest} {tap.x} {tap.y} unchecked"])
+                self.thought = " ".join([*seen, f"{word} {rest} {tap.x} {word} {tap.y} unchecked"])
                 yield tap
                 flipped.add(tile)
-            seen.append(f"{word} {rest} {tap.x} {tap.y} checked")
+            seen.append(f"{word} {rest} {tap.x} {word} {tap.y} checked")
         self.thought = " ".join(seen)
         yield Finish()
 
@@ -112,7 +112,7 @@ class BoardAllOff(_Board):
         yield Launch(self.app)
         for tile in self.tiles:
             tap = ui.tap(tile)
-            self.thought = f"{tile} {tap.x} {tap.y} checked"
+            self.thought = f"{tile} {tap.x} {tile.split()[0]} {tap.y} checked"
             yield tap
         self.thought = ""
         yield Finish()
