@@ -73,7 +73,8 @@ class SftData:
         with ExitStack() as stack:
             show = stack.enter_context(progress_bar("instances demonstrated"))
             run: Callable[..., Iterable[list[ExpertStep]]] = map
-            if processes := max(self.recipe.sft.processes, min(os.cpu_count() or 1, len(parts) // MANY_PARTS)):
+            processes = max(self.recipe.sft.processes, min(os.cpu_count() or 1, len(parts) // MANY_PARTS))
+            if processes > 1:
                 run = stack.enter_context(ProcessPoolExecutor(processes, get_context("spawn"))).map
             for part, shown in zip(parts, run(_demonstrate, repeat(self.recipe), parts), strict=True):
                 made += shown
