@@ -22,6 +22,7 @@ from mobilerl.eval.report import UNSEEN, read_results
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import printable
 
+SCHEMA = 2
 COLUMNS = {
     "phone": "the phone's templates",
     "unseen": "unseen templates",
@@ -33,7 +34,7 @@ COLUMNS = {
 """Parts of the evaluations, with their titles."""
 
 Counts = dict[str, dict[str, tuple[int, int]]]
-"""Of one seed: successes and trials of every template of every part."""
+"""Successes and trials of one seed, by part and template."""
 
 
 def gather(stages: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def gather(stages: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
             known = instances
             seeds.append({part: _count(parts[part]) for part in COLUMNS})
         found.append({"name": name, "seeds": seeds})
-    return {"schema": 2, "stages": found}
+    return {"schema": SCHEMA, "stages": found}
 
 
 def _read_parts(folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -127,6 +128,10 @@ def main(words: Sequence[str]) -> int:
                 write_atomic(args.json, (json.dumps(found, indent=1) + "\n").encode())
         elif args.json:
             found = json.loads(args.json.read_bytes())
+            if found.get("schema") != SCHEMA:
+                raise ValueError(
+                    f"{args.json}: schema {found.get('schema')} instead of {SCHEMA}; gather the stages again"
+                )
         else:
             raise ValueError("give NAME=DIR for every stage, or --json with a file of figures")
         print(markdown(found))

@@ -24,8 +24,7 @@ run() {
     unpack "$1"
     if [[ ${SIZE:-} == tiny ]]; then
         stretch=${STRETCH:-4} instances=2
-        sft_more=(--tiny.hidden 64 --tiny.layers 2 --tiny.heads 4 --sft.processes 0 --sft.demos_per_template 4
-            --sft.seeing_samples 64)
+        sft_more=(--tiny.hidden 64 --tiny.layers 2 --tiny.heads 4 --sft.demos_per_template 4 --sft.seeing_samples 64)
         train_more=(--train.iterations 1 --rollout.tasks_per_iteration 2 --fleet.count 4)
     fi
     phase sft 300 "$python" -m mobilerl sft --config "$root/recipes/pixels/gpu-sft.toml" --run-dir "$out/sft" "${sft_more[@]}"
