@@ -83,7 +83,7 @@ def reasoned(
                     yield step, thought
                 elif templates and place < len(experts):
                     unsolved.append(step)
-        yield from ((step, written_thought(step)) for step in unsolved)  # the hard ones
+        yield from ((step, written_thought(step, context)) for step in unsolved)  # the hard ones
         tokens = {"sft/prompt_tokens": log.prompt_tokens, "sft/completion_tokens": log.completion_tokens}
     said = f"; {log.prompt_tokens:,} prompt and {log.completion_tokens:,} response tokens" if log.prompt_tokens else ""
     say(f"round {number}: {tally}; {tally.proposals} proposals{said}")
@@ -121,7 +121,7 @@ def proposer_name(recipe: Recipe, number: int, base: Path) -> str:
 def proposer(recipe: Recipe, number: int, base: Path, context: ContextPolicy, log: ProposalLog) -> Iterator[Propose]:
     """Proposals from a server or from templates in the first round, and from the previous round's policy later."""
     if number == 1 and not recipe.sft.proposer_url:
-        yield template_proposals
+        yield partial(template_proposals, context=context)
         return
     asker = partial(Asker, log=log, candidates=recipe.sft.candidates, in_flight=recipe.sft.proposer_concurrency)
     sampling = Sampling(TEMPERATURE, recipe.agent.max_new_tokens, context.stop)

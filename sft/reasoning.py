@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from mobilerl.envs.base import Action, Finish, LongPress, Tap
 from mobilerl.policy.actions import describe
+from mobilerl.policy.context import ContextPolicy
 from mobilerl.policy.screen import Element
 from mobilerl.sft.matching import matches
 from mobilerl.sft.samples import ExpertStep
@@ -24,33 +25,40 @@ class Proposal:
     action: Action
 
 
-def template_proposals(steps: Iterable[ExpertStep]) -> Iterator[tuple[ExpertStep, list[Proposal]]]:
+def template_proposals(
+    steps: Iterable[ExpertStep], context: ContextPolicy
+) -> Iterator[tuple[ExpertStep, list[Proposal]]]:
     """Each step with a template thought and the expert's action, instead of an instruct model's proposals.
 
-    They teach a policy to name its next action, and with mark grounding the mark that it will touch.
+    They teach a policy to name its next action, and the mark that it will touch if prompts have marks.
     """
-    return ((step, [Proposal(written_thought(step), step.action)]) for step in steps)
+    return ((step, [Proposal(written_thought(step, context), step.action)]) for step in steps)
 
 
-def written_thought(step: ExpertStep) -> str:
+def written_thought(step: ExpertStep, context: ContextPolicy) -> str:
     """The purpose, and either what the expert had to remember, or the action in words with the element it depends on:
-    "delete old lamp; tap Remove<2>", "read Films.jpg<4> finish 27 kB"."""
-    return f"{step.purpose}; {_next(step)}" if step.purpose else _next(step)
+    "delete old lamp; tap Remove<2>", "read Films.jpg<4> finish 27 kB"; without marks if prompts have none."""
+    words = _next(step, context.screen_style == "marks")
+    return f"{step.purpose}; {words}" if step.purpose else words
 
 
-def _next(step: ExpertStep) -> str:
+def _next(step: ExpertStep, marked: bool) -> str:
     if step.thought:
         return step.thought
     words = describe(step.action, step.screen)
     if isinstance(step.action, (Tap, LongPress)):
         element = step.screen.at(step.action.x, step.action.y, marked_only=True)
-        return f"{words}<{element.mark}>" if element else words
+        return f"{words}{_mark(element, marked)}" if element else words
     if isinstance(step.action, Finish):
-        return f"{_locate_answer(step.action.message, step)} {words}".strip()
+        return f"{_locate_answer(step.action.message, step, marked)} {words}".strip()
     return words
 
 
-def _locate_answer(message: str, step: ExpertStep) -> str:
+def _mark(element: Element, marked: bool) -> str:
+    return f"<{element.mark}>" if marked else ""
+
+
+def _locate_answer(message: str, step: ExpertStep, marked: bool) -> str:
     """Where the answer is on the screen; "" if it is not in an element that the instruction refers to.
 
     It is a detail of a named element ("read Films.jpg<4>"), the name of the only element with a detail
@@ -63,15 +71,15 @@ def _locate_answer(message: str, step: ExpertStep) -> str:
         if element.mark is None or not name:
             continue
         if name.casefold() in asked and message and _within(message, details):
-            return f"read {name}<{element.mark}>"
+            return f"read {name}{_mark(element, marked)}"
         for detail in filter(None, re.split(r"\||, ", details)):
             if _within(detail.casefold(), asked):
                 having.setdefault(detail, []).append(element)
     for detail, elements in having.items():
         if len(elements) == 1 and elements[0].text.partition("|")[0] == message:
-            return f"{detail}<{elements[0].mark}>{message}"
+            return f"{detail}{_mark(elements[0], marked) or ' '}{message}"
         if str(len(elements)) == message:
-            return f"count {' '.join(f'{detail}<{e.mark}>' for e in elements)}"
+            return f"count {' '.join(detail + _mark(e, marked) for e in elements)}"
     return ""
 
 

@@ -60,7 +60,7 @@ def episodes(env: PhoneEnv) -> Iterator[list[ExpertStep]]:
 
 
 def _step(step: ExpertStep, context: ContextPolicy, codec: Codec) -> Step:
-    thought = written_thought(step)
+    thought = written_thought(step, context)
     sample = encode(step, context, codec, thought)
     unknown = (0.0,) * len(sample.response_ids)
     completion = Completion(sample.prompt_ids, sample.response_ids, unknown, 0, step.write_response(context, thought))

@@ -82,7 +82,7 @@ class ResponseWriter:
         scene = self.scenes.see(query.page, query.focus)
         seen = replace(scene.observation, step=len(query.turns))
         step = ExpertStep(query.task, query.turns, seen, scene.screen, command)
-        thought = written_thought(step)
+        thought = written_thought(step, self.context)
         try:
             step.write_response(self.context, thought)
         except ValueError:  # a touch on no marked element

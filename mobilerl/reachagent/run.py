@@ -112,7 +112,7 @@ class ReachAgentRun(SftRun):
             if len(made) >= number:
                 break
             for step in demonstrations(self.data.phone, [task], self.context, self.recipe.agent.random_marks):
-                sample = encode(step, self.context, self.codec, written_thought(step))
+                sample = encode(step, self.context, self.codec, written_thought(step, self.context))
                 made += [] if has_unknown_tokens(self.codec, sample) else [sample]
         return made[:number]
 
