@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from mobilerl.config import ConfigError, Recipe, load_recipe
 from mobilerl.config.layers import Layers, RunTable, read_layers, take_run_table
-from mobilerl.config.packaged import recipe_names
+from mobilerl.config.packaged import RECIPES, recipe_names
 from mobilerl.config.reading import CONFIG_FILE
 from mobilerl.config.suite import suite_name
 from mobilerl.envs.claims import Claim
@@ -94,9 +94,7 @@ class Pipeline:
 
     @property
     def out(self) -> Path:
-        first = self.recipes[0]
-        name = "-".join(first.parts) if str(first) in recipe_names() else first.stem
-        return self.run_dir or Path("runs") / name
+        return self.run_dir or Path("runs") / run_name(self.recipes[0])
 
     @property
     def title(self) -> str:
@@ -195,6 +193,14 @@ class Pipeline:
         words = ["--model", model, "--out", str(out), "--replace", *more, *self.eval_flags]
         call("eval", suite, *config, *words, print_out=out / PRINT_OUT)
         return out / "results.json"
+
+
+def run_name(recipe: Path) -> str:
+    """Name of a recipe's folder in `runs/`: `miniwob-adagrpo` for `miniwob/adagrpo` or the path of that file."""
+    if str(recipe) in recipe_names():
+        return "-".join(recipe.parts)
+    path = recipe.resolve().with_suffix("")
+    return "-".join(path.relative_to(RECIPES).parts) if path.is_relative_to(RECIPES) else path.name
 
 
 PRINT_OUT = "print-out.txt"

@@ -2,7 +2,8 @@
 
 `DIR/sim` and `DIR/generated` are evaluations of the checkpoint after a stage, all on the same instances; folders with
 the same name are one stage, trained with several seeds. The table has a column for each part of them, and the largest
-loss of any part since the stage before. Intervals are over seeds and task templates (`eval.intervals`). `--json` writes
+loss of any part since the stage before. Intervals are over seeds and task templates (`eval.intervals`); p is adjusted
+by Holm's method for the parts of a stage. `--json` writes
 the figures that the table is made of; with no NAME=DIR it is read instead.
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from mobilerl.eval.intervals import crossed, valid_episodes
 from mobilerl.eval.report import UNSEEN, read_results
+from mobilerl.eval.statistics import holm
 from mobilerl.system.atomic_files import write_atomic
 from mobilerl.system.terminal import printable
 
@@ -72,16 +74,16 @@ def _count(results: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """The table: success rates and below them the differences to the stage before, in percent, with intervals."""
+    """The table: success rates and below them the differences to the stage before, in percent, with intervals and p."""
     lines = [["after", *COLUMNS.values(), "most forgotten"], ["---"] * (len(COLUMNS) + 2)]
     before: list[Counts] | None = None
     for stage in found["stages"]:
         seeds: list[Counts] = stage["seeds"]
         several = f", {len(seeds)} seeds" if len(seeds) > 1 else ""
-        rates = [_cell(*_tables(part, seeds)) for part in COLUMNS]
+        rates = [_rate(*_tables(part, seeds)) for part in COLUMNS]
         lines.append([stage["name"] + several, *rates, _most_forgotten(before, seeds) if before else ""])
         if before:
-            lines.append(["difference", *(_cell(*_tables(part, seeds, before)) for part in COLUMNS), ""])
+            lines.append(["difference", *_differences(seeds, before), ""])
         before = seeds
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -99,16 +101,27 @@ def _most_forgotten(before: Sequence[Counts], after: Sequence[Counts]) -> str:
     return f"{COLUMNS[worst]}: {100 * changes[worst]:.1f}" if changes[worst] < 0 else "nothing"
 
 
-def _cell(table: np.ndarray, minus: np.ndarray | None = None) -> str:
-    mean = float(table.mean()) - (0 if minus is None else float(minus.mean()))
-    text = f"{100 * mean:.1f} %" if minus is None else f"{100 * mean:+.1f}"
-    estimate = crossed(table, minus)
+def _rate(table: np.ndarray) -> str:
+    text, estimate = f"{100 * float(table.mean()):.1f} %", crossed(table)
     if estimate is None:
         return text
     low, high = estimate.interval.low, estimate.interval.high
-    if minus is not None:
-        return f"{text} ({100 * low:+.1f} to {100 * high:+.1f})"
     return f"{text} ({100 * max(low, 0):.1f} to {100 * min(high, 1):.1f})"
+
+
+def _differences(after: Sequence[Counts], before: Sequence[Counts]) -> list[str]:
+    tables = [_tables(part, after, before) for part in COLUMNS]
+    estimates = [crossed(*pair) for pair in tables]
+    adjusted = iter(holm([estimate.p for estimate in estimates if estimate]))
+    cells = []
+    for (new, old), estimate in zip(tables, estimates, strict=True):
+        text = f"{100 * (float(new.mean()) - float(old.mean())):+.1f}"
+        if estimate:
+            low, high = estimate.interval.low, estimate.interval.high
+            p = next(adjusted)
+            text += f" ({100 * low:+.1f} to {100 * high:+.1f}, p {f'{p:.2g}' if p >= 0.001 else '< 0.001'})"
+        cells.append(text)
+    return cells
 
 
 def main(words: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from mobilerl.cli import main, make_parser, pipeline
 from mobilerl.cli.run import pipeline_of
 from mobilerl.config import ConfigError, load_recipe
 from mobilerl.config.in_use import differing
-from mobilerl.config.packaged import recipe_names
+from mobilerl.config.packaged import RECIPES, recipe_names
 
 
 @pytest.fixture
@@ -46,6 +46,16 @@ def test_the_main_job_runs_sft_first_and_once(calls):
     main(["run", "generated/adagrpo", "--evaluate", "no"])
     assert [words[0] for words in calls] == ["pages", "train"]
     assert "runs/reachagent" in calls[0] and "runs/generated-adagrpo" in calls[1]
+
+
+@pytest.mark.parametrize("recipe", ["miniwob/adagrpo", str(RECIPES / "miniwob/adagrpo.toml")])
+def test_runs_of_recipes_in_folders_have_folders_of_their_own(calls, recipe):
+    """Or the SFT of `sft` would be taken for theirs."""
+    main(["run", "sft", "--evaluate", "no"])
+    main(["run", recipe, "--evaluate", "no"])
+    assert [words[words.index("--run-dir") + 1] for words in calls if words[0] in ("sft", "train")] == [
+        *("runs/sft", "runs/miniwob-sft", "runs/miniwob-adagrpo")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from mobilerl.eval import stages
 from mobilerl.eval.intervals import crossed
 from mobilerl.eval.report import UNSEEN, EpisodeResult, build_results, write_results
+from mobilerl.eval.statistics import holm
 from mobilerl.suites.plan import results_by_part, summary
 
 ROOT = Path(__file__).parents[2]
@@ -58,8 +59,13 @@ def test_what_a_stage_forgot_most_stands_in_its_row(tmp_path, capsys):
     assert sft[0] == "SFT, 2 seeds"
     assert [cell.split(" (")[0] for cell in sft[1:-1]] == ["75.0 %", "0.0 %", *["25.0 %"] * 4]
     assert sft[-1] == "generated: instances: -50.0"
-    rates = crossed(np.array([[1, 1], [0.5, 0.5]]), np.array([[0.5, 0]])).interval
-    assert difference[1] == f"+50.0 ({100 * rates.low:+.1f} to {100 * rates.high:+.1f})"
+    gained = crossed(np.array([[1, 1], [0.5, 0.5]]), np.array([[0.5, 0]]))
+    lost = crossed(np.array([[0.5, 0], [0.5, 0]]), np.array([[1, 0.5]]))
+    adjusted = holm([gained.p, 1.0, *[lost.p] * 4])
+    low, high = gained.interval.low, gained.interval.high
+    assert difference[1] == f"+50.0 ({100 * low:+.1f} to {100 * high:+.1f}, p {adjusted[0]:.2g})"
+    written = [f"{p:.2g})" if p >= 0.001 else "< 0.001)" for p in adjusted]
+    assert [cell.rpartition(", p ")[2] for cell in difference[1:]] == written
     assert stages.main(["--json", str(file)]) == 0 and capsys.readouterr().out == table, "it is made of the figures"
     assert json.loads(file.read_text())["stages"][1]["seeds"][1]["phone"] == {"s": [1, 2], "t": [1, 2]}
 
@@ -70,6 +76,7 @@ def test_stages_on_other_instances_are_not_compared(tmp_path):
         stages.gather({"a": [before], "b": [after]})
 
 
-def test_the_published_table_is_that_of_the_published_figures():
+@pytest.mark.parametrize("file", ["generated.json", "stages.json"])
+def test_the_published_tables_are_those_of_the_published_figures(file):
     page = (ROOT / "docs" / "results.md").read_text()
-    assert stages.markdown(json.loads((ROOT / "docs" / "stages.json").read_text())) in page
+    assert stages.markdown(json.loads((ROOT / "docs" / file).read_text())) in page
