@@ -3,8 +3,8 @@
 `DIR/sim` and `DIR/generated` are evaluations of the checkpoint after a stage, all on the same instances; folders with
 the same name are one stage, trained with several seeds. The table has a column for each part of them, and the largest
 loss of any part since the stage before. Intervals are over seeds and task templates (`eval.intervals`); p is adjusted
-by Holm's method for the parts of a stage. `--json` writes
-the figures that the table is made of; with no NAME=DIR it is read instead.
+by Holm's method for the parts of a stage. `--json` writes the figures that the table is made of; with no NAME=DIR it is
+read instead.
 """
 
 from __future__ import annotations
